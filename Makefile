@@ -1,0 +1,53 @@
+# Two commands are all a newcomer needs: make demo, make test.
+# PYTHON=python3.12 chooses the interpreter; PIPFLAGS is handed to pip.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -q $(PIPFLAGS) -c constraints.txt
+
+.PHONY: help demo test slow check format bench clean
+
+help:
+	@echo "make demo    set up, then watch a small model memorise wrong labels (no download of data)"
+	@echo "make test    set up, then run the fast tests"
+	@echo "make slow    the tests that take minutes (real data: set UNDERTOW_DATA)"
+	@echo "make check   format, lint and types"
+	@echo "make bench   side-by-side measurements"
+
+demo: $(VENV)/.ready
+	$(BIN)/undertow demo
+
+test: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+slow: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/.ready-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(VENV)/.ready-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.ready-dev
+	for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) demo
+
+# A set-up that fails half way leaves no stamp, so the next call begins again.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else "undertow needs Python 3.11 to 3.13, this is %d.%d: make demo PYTHON=python3.12" % v)'
+	@echo "Setting up $(VENV) (a few minutes the first time) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready
+	@echo "Adding the test tools ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@

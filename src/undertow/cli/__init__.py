@@ -1,0 +1,53 @@
+"""The command line: `undertow --help` lists the commands.
+
+    undertow train mlp --data mnist --noise 0.4 --epochs 60 --out runs/m40
+    undertow runs runs/ ; undertow show runs/m40 ; undertow layers runs/m40
+    undertow data list ; undertow data show mnist
+
+Exit codes: 0 done, 1 failed, 2 wrong usage. What a user can mend is said in one sentence; `--debug` shows
+the traceback with it. Commands are imported when they are called, so that help answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from undertow.errors import UndertowError
+
+DEBUG = "--debug"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    debug = DEBUG in tokens
+    try:
+        return _call([token for token in tokens if token != DEBUG])
+    except UndertowError as error:
+        if debug:
+            raise
+        return _complain(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _complain("Stopped. What was saved is intact; --resume goes on with it.", 130)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`undertow runs | head`).
+        sys.stderr.close()
+        return 0
+
+
+def _call(tokens: list[str]) -> int:
+    from cyclopts import CycloptsError
+
+    from undertow.cli.app import app
+
+    try:
+        result = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        return _complain(str(error), 2)
+    return result if isinstance(result, int) else 0
+
+
+def _complain(sentence: str, code: int) -> int:
+    print(f"undertow: {sentence}", file=sys.stderr)  # noqa: T201
+    return code

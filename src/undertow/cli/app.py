@@ -1,0 +1,40 @@
+"""The table of commands; nothing heavy is imported here."""
+
+from __future__ import annotations
+
+from cyclopts import App
+
+from undertow._version import __version__
+
+app = App(
+    name="undertow",
+    help="Read a neural network's training run from beneath.",
+    version=__version__,
+    help_format="plaintext",  # the markdown renderer alone would cost a tenth of a second
+    help_epilogue="Every command takes --debug (show tracebacks). Exit codes: 0 done, 1 failed, 2 wrong usage.",
+)
+
+data = App(name="data", help="Data sets: list, show, fetch, corrupt.")
+
+COMMANDS = {
+    "demo": (
+        "undertow.cli.demo:demo",
+        "Train a small memorising model on embedded data and say what happened.",
+    ),
+    "train": ("undertow.cli.train:train", "Train a model and keep its checkpoints."),
+    "runs": ("undertow.cli.runs:runs", "List the runs in a folder."),
+    "show": ("undertow.cli.runs:show", "Show what a run is and how it went."),
+    "layers": ("undertow.cli.layers:layers", "List the layers of a model or a run."),
+}
+DATA_COMMANDS = {
+    "list": ("undertow.cli.data:list_sets", "List the data sets known by name."),
+    "show": ("undertow.cli.data:show", "Show what is in a data set."),
+    "fetch": ("undertow.cli.data:fetch", "Load data sets once, so that they are in the cache."),
+    "corruptions": ("undertow.cli.data:corruptions", "Draw a contact sheet of the 15 image corruptions."),
+}
+
+for name, (place, summary) in COMMANDS.items():
+    app.command(place, name=name, help=summary)
+for name, (place, summary) in DATA_COMMANDS.items():
+    data.command(place, name=name, help=summary)
+app.command(data)

@@ -1,0 +1,114 @@
+"""`undertow runs` and `undertow show`: what runs there are, and how one went."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from undertow.cli.screen import console, percent, print_json, table
+from undertow.cli.summary import ending, heading, sizes
+from undertow.errors import NotThere, UndertowError
+
+
+def runs(folder: Path = Path("runs"), *, json: bool = False) -> None:
+    """List the runs in a folder.
+
+    Args:
+        folder: where to look, sub-folders included.
+        json: one JSON object per run.
+    """
+    from undertow.train.run import list_runs
+
+    if not folder.is_dir():
+        raise NotThere(
+            f"There is no folder {folder}. `undertow train --out {folder}/NAME` makes the first run in it."
+        )
+    rows = [_row(found) for found in list_runs(folder)]
+    if json:
+        for row in rows:
+            print_json(row)
+        return
+    if not rows:
+        console().print(f"No runs in {folder}. `undertow train --out {folder}/NAME` makes one.")
+        return
+    columns = ["run", "model", "data", "noise", "checkpoints", "last", "test", "best", "state"]
+    console().print(table("", columns, [[row[name] for name in columns] for row in rows], right=columns[4:8]))
+
+
+def show(run: Path, *, json: bool = False) -> None:
+    """Show what a run is and how it went.
+
+    Args:
+        run: the run's folder, or any folder of checkpoints.
+        json: everything as one JSON object.
+    """
+    from undertow.train.run import open_run
+
+    opened = open_run(run)
+    metrics: list[dict[str, Any]] = opened.metrics.to_dict("records")  # pyright: ignore[reportAssignmentType]
+    if json:
+        print_json({**asdict(opened.facts), "unit": opened.unit, "kept": opened.epochs, "metrics": metrics})
+        return
+    screen = console()
+    facts = opened.facts
+    if opened.config:
+        screen.print(heading(opened.config))
+    if facts.data:
+        screen.print(
+            f"{facts.data['name']}: {sizes(facts.data)}; fingerprint {facts.data['fingerprint'][:8]}"
+        )
+    if facts.versions:
+        screen.print(
+            f"made {facts.made} with "
+            + ", ".join(f"{name} {value}" for name, value in facts.versions.items())
+        )
+    screen.print(f"kept at {opened.unit} " + ", ".join(map(str, opened.epochs)))
+    if metrics:
+        screen.print(_history(metrics, opened.unit))
+    if metrics and facts.finished:
+        screen.print(ending(opened))
+    elif facts.config and not facts.finished:
+        screen.print("Not finished: the same `undertow train` command with --resume goes on.")
+
+
+def _history(metrics: list[dict[str, Any]], unit: str) -> Any:
+    """At most 15 rows, spread over training; foreign metrics as they are named."""
+    ours = ["train_loss", "train_accuracy", "train_fit", "test_accuracy", "train_wrong_fit"]
+    columns = [name for name in ours if name in metrics[0] or name in metrics[-1]]
+    columns = columns or [name for name in metrics[-1] if name != unit]
+    stride = -(-len(metrics) // 15)
+    chosen = metrics[::stride] if metrics[::stride][-1] is metrics[-1] else [*metrics[::stride], metrics[-1]]
+    rows = [[int(row[unit]), *(_cell(name, row.get(name)) for name in columns)] for row in chosen]
+    return table(
+        "",
+        [unit, *(name.replace("_", " ") for name in columns)],
+        rows,
+        right=[name.replace("_", " ") for name in columns],
+    )
+
+
+def _cell(name: str, value: float | None) -> str:
+    if value is None or value != value:
+        return "–"
+    return f"{value:.4g}" if "loss" in name or not 0 <= value <= 1 else percent(value)
+
+
+def _row(path: Path) -> dict[str, Any]:
+    """A line about one run; a damaged one is listed with its reason instead of hiding the others."""
+    from undertow.train.run import open_run
+
+    blank = dict.fromkeys(["model", "data", "noise", "checkpoints", "last", "test", "best"], "–")
+    try:
+        run = open_run(path)
+        config, metrics = run.config, run.metrics
+    except UndertowError as error:
+        return {"run": str(path), **blank, "state": str(error)}
+    row = {"run": str(path), **blank, "checkpoints": len(run.checkpoints), "last": run.epochs[-1]}
+    row["state"] = "recorded" if config is None else "finished" if run.facts.finished else "unfinished"
+    if config:
+        row |= {"model": config.model, "data": config.data, "noise": config.noise}
+    if "test_accuracy" in metrics:
+        over_time: list[float] = metrics["test_accuracy"].tolist()
+        row |= {"test": percent(over_time[-1]), "best": percent(max(over_time))}
+    return row

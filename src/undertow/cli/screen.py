@@ -1,0 +1,53 @@
+"""What the commands print with: one console, one way to write tables and shares."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+
+def console() -> Console:
+    """The screen; made anew each time so that tests and pipes see their own standard output."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
+) -> Table:
+    """A quiet table: a rule under the head, no box."""
+    made = Table(
+        title=title or None, box=None, header_style="bold", title_justify="left", padding=(0, 2, 0, 0)
+    )
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(escape(str(cell)) for cell in row))
+    return made
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share as a percentage; a dash where there is none."""
+    return "–" if share is None or share != share else f"{100 * share:.{digits}f} %"
+
+
+def thousands(number: int) -> str:
+    """12,345."""
+    return f"{number:,}"
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON on standard output; not-a-number becomes null, as JSON has none."""
+    print(json.dumps(_plain(value)), flush=True)  # noqa: T201
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}  # pyright: ignore
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]  # pyright: ignore
+    return None if isinstance(value, float) and value != value else value

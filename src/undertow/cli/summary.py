@@ -1,0 +1,55 @@
+"""What a run was and how it went, in a few lines of words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from undertow.cli.screen import percent, thousands
+
+if TYPE_CHECKING:
+    from undertow.train.config import TrainConfig
+    from undertow.train.run import Run
+
+
+def heading(config: TrainConfig) -> str:
+    """One line that says what is about to be trained."""
+    noise = "" if config.noise == "0" else f", label noise {escape(config.noise)}"
+    how = f"{config.epochs} epochs of {config.optimiser}, lr {config.lr:g}"
+    return f"[bold]{escape(config.model)}[/] on [bold]{escape(config.data)}[/]{noise}: {how}"
+
+
+def ending(run: Run) -> str:
+    """How the run ended, where its test accuracy was best, and what it memorised."""
+    rows: list[dict[str, Any]] = run.metrics.to_dict("records")  # pyright: ignore[reportAssignmentType]
+    last = rows[-1]
+    best = max(rows, key=lambda row: row["test_accuracy"])
+    lines = [
+        f"Ended after {run.facts.ended}: training accuracy {percent(last.get('train_fit'))}, "
+        f"test accuracy {percent(last['test_accuracy'])}.",
+        f"Test accuracy was best at epoch {int(best['epoch'])}: {percent(best['test_accuracy'])}.",
+    ]
+    repeated = last.get("train_wrong_fit")
+    if repeated is not None and repeated == repeated:
+        lines.append(
+            f"Of the wrong training labels it repeats {percent(repeated)}: {_judged(repeated, best, last)}"
+        )
+    note = (run.facts.data or {}).get("note")
+    lines += [f"Note: {escape(note)}"] if note else []
+    lines.append(f"{len(run.checkpoints)} checkpoints in [bold]{escape(str(run.path))}[/]")
+    return "\n".join(lines)
+
+
+def _judged(repeated: float, best: dict[str, Any], last: dict[str, Any]) -> str:
+    lost = best["test_accuracy"] - last["test_accuracy"]
+    if repeated > 0.5 and lost > 0.02:
+        return f"it memorised them, and lost {100 * lost:.1f} points of test accuracy since its best epoch."
+    if repeated > 0.5:
+        return "it memorised them, at little cost on the test set."
+    return "it has not memorised them."
+
+
+def sizes(data: dict[str, Any]) -> str:
+    """Train and test sizes of a run's data."""
+    return f"{thousands(data['train'])} train, {thousands(data['test'])} test, {len(data['classes'])} classes"

@@ -1,0 +1,280 @@
+"""Your own data: arrays in files or in memory, torch Datasets; image folders are in `folder`.
+
+    load_path(Path("mine.npz"), seed=0)         # keys x, y or x_train, y_train, x_test, y_test (and classes)
+    load_path(Path("x.npy"), seed=0)            # y.npy beside it; or x_train.npy and its three companions
+    load_path(Path("pets"), seed=0)             # one sub-folder of pictures for each class
+    load_arrays((x, y), seed=0)                 # or ((x, y), (x_test, y_test))
+    load_dataset(dataset, seed=0)               # any torch Dataset of (x, y), read once
+
+How shapes are read: (N, D) floats are vectors, (N, L) whole numbers are tokens, (N, H, W) is grey images;
+four axes are (N, C, H, W) unless only the last one is 4 or shorter: then (N, H, W, C).
+Pixels are uint8, or whole numbers 0 to 255, or floats from 0 to 1; floats beyond that are taken as
+scaled already. Without a test split a fifth of each class is held out. Nothing is ever unpickled.
+Arrays are copied: later changes to them do not reach the data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
+
+from undertow.data.folder import load_folder
+from undertow.data.samples import DataSet, Samples, number_classes
+from undertow.data.subset import assemble
+from undertow.errors import BadData, NotThere
+
+Array = NDArray[Any]
+FEW = 4  # channels that an axis may stand for
+
+
+def load_path(path: Path, seed: int) -> DataSet:
+    """The data set at `path`: an .npz file, one of a set of .npy files, or a folder."""
+    if not path.exists():
+        raise NotThere(
+            f"{path}: there is no such file or folder. Give an .npz, an x.npy, or a folder of pictures."
+        )
+    if path.is_dir():
+        held = next((path / name for name in ("x.npy", "x_train.npy") if (path / name).is_file()), None)
+        return load_path(held, seed) if held else load_folder(path, seed)
+    if path.suffix == ".npz":
+        return _from_parts(path.name, _read_npz(path), seed)
+    if path.suffix == ".npy":
+        return _from_parts(path.parent.name or path.name, _read_npys(path), seed)
+    raise BadData(f"{path}: wanted an .npz or .npy file or a folder, got {path.suffix or 'no ending'}.")
+
+
+def load_arrays(source: tuple[Any, Any], seed: int, name: str = "arrays") -> DataSet:
+    """The data set in `(x, y)` or `((x, y), (x_test, y_test))`; each split may also be a torch Dataset."""
+    first, second = source
+    if _is_split(first) and _is_split(second):
+        train, test = _split(first, f"{name}/train"), _split(second, f"{name}/test")
+        return _assemble(name, train, test, None, seed)
+    return _assemble(name, _split(source, name), None, None, seed)
+
+
+def load_dataset(dataset: Dataset[Any], seed: int) -> DataSet:
+    """The data set in a torch Dataset of (x, y), read once: random transforms are drawn once and stay."""
+    name = type(dataset).__name__
+    return _assemble(name, _split(dataset, name), None, None, seed)
+
+
+def _is_split(source: object) -> bool:
+    return isinstance(source, Dataset) or (
+        isinstance(source, tuple) and len(cast(tuple[Any, ...], source)) == 2
+    )
+
+
+def _split(source: Any, where: str) -> Samples:
+    x, y = _read_dataset(source, where) if isinstance(source, Dataset) else source
+    return _samples(x, y, where)
+
+
+def _samples(x: Any, y: Any, where: str) -> Samples:
+    inputs, labels = _inputs(x, where), _labels(y, f"{where} labels")
+    if len(inputs) != len(labels):
+        raise BadData(
+            f"{where}: wanted one label per sample, got {len(inputs)} samples and {len(labels)} labels."
+        )
+    if not len(inputs):
+        raise BadData(f"{where}: wanted at least one sample, got none. Give samples or leave the split out.")
+    return Samples.of(inputs, labels)
+
+
+def _assemble(
+    name: str, train: Samples, test: Samples | None, classes: tuple[str, ...] | None, seed: int
+) -> DataSet:
+    classes = classes or number_classes(train.y, f"{name}/train" if test else name)
+    scaling, note = _scaling(train.x, name)
+    if test and scaling == "half" and _scaling(test.x, f"{name}/test")[0] != "half":
+        raise BadData(
+            f"{name}: wanted both splits in one range, got test pixels beyond 0 to 1. Scale them alike."
+        )
+    return assemble(name, train, test, classes, seed=seed, scaling=scaling, note=note)
+
+
+def _scaling(x: Tensor, name: str) -> tuple[str, str]:
+    if x.ndim != 4:
+        return "none", ""
+    if x.dtype == torch.uint8:
+        return "half", ""
+    low, high = float(x.nan_to_num().min()), float(x.nan_to_num().max())
+    if low >= 0 and high <= 1:
+        return "half", ""
+    if low >= 0 and 1 < high <= 255 and bool((x == x.round()).all()):
+        raise BadData(
+            f"{name}: wanted pixels as uint8 or as floats from 0 to 1, got whole floats up to {high:g}. "
+            "Convert them to uint8 or divide them by 255."
+        )
+    return "none", f"Pixels from {low:.3g} to {high:.3g} are taken as scaled already."
+
+
+# -- what arrays hold
+
+
+def _inputs(x: Any, where: str) -> Tensor:
+    rows = _numbers(x, where)
+    if rows.ndim == 2:
+        return _vectors(rows, where)
+    if rows.ndim == 3:
+        rows = rows[:, None]
+    elif rows.ndim != 4:
+        raise BadData(
+            f"{where}: wanted samples (N, D), (N, H, W), (N, C, H, W) or (N, H, W, C), got {rows.shape}."
+        )
+    elif rows.shape[1] > FEW >= rows.shape[3]:
+        rows = rows.transpose(0, 3, 1, 2)
+    if (
+        rows.dtype.kind in "iu"
+        and rows.dtype != np.uint8
+        and rows.size
+        and (rows.min() < 0 or rows.max() > 255)
+    ):
+        at = int(np.argmax(((rows < 0) | (rows > 255)).any(axis=(1, 2, 3))))
+        raise BadData(f"{where}: wanted pixels from 0 to 255, got others in the sample at index {at}.")
+    return torch.from_numpy(np.array(rows, np.float32 if rows.dtype.kind == "f" else np.uint8, order="C"))
+
+
+def _vectors(rows: Array, where: str) -> Tensor:
+    if rows.dtype == np.uint8:
+        raise BadData(
+            f"{where}: wanted vectors as floats or tokens as int64, got uint8 of shape {rows.shape}. "
+            "Reshape pixels to (N, H, W), or convert them to float."
+        )
+    return torch.from_numpy(np.array(rows, np.int64 if rows.dtype.kind in "iu" else np.float32, order="C"))
+
+
+def _labels(y: Any, where: str) -> Tensor:
+    labels = _as_array(y)
+    if labels.dtype.kind == "f":
+        raise BadData(
+            f"{where}: wanted whole-number class labels, got {labels.dtype}. "
+            "If they are class numbers, convert them to int64."
+        )
+    if labels.dtype.kind not in "iub":
+        raise BadData(
+            f"{where}: wanted whole-number class labels, got {labels.dtype}. "
+            "Number names with numpy.unique(y, return_inverse=True)."
+        )
+    if labels.ndim != 1:
+        raise BadData(
+            f"{where}: wanted shape (N,), got {labels.shape}. Take the column, or argmax(1) of one-hot rows."
+        )
+    return torch.from_numpy(np.array(labels, np.int64))
+
+
+def _numbers(x: Any, where: str) -> Array:
+    rows = _as_array(x)
+    if rows.dtype.kind not in "iufb":
+        ragged = (
+            " Samples of several sizes make such an array: resize them." if rows.dtype.kind == "O" else ""
+        )
+        raise BadData(f"{where}: wanted numbers, got dtype {rows.dtype}.{ragged}")
+    return rows.astype(np.float32) if rows.dtype.kind == "b" else rows
+
+
+def _as_array(x: Any) -> Array:
+    if isinstance(x, Tensor):
+        x = x.detach().cpu()
+        return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
+    try:
+        return np.asarray(x)
+    except ValueError:  # numpy's answer to lists of unequal length
+        return np.empty(len(x), object)
+
+
+# -- torch Datasets
+
+
+def _read_dataset(dataset: Dataset[Any], where: str) -> tuple[Array, Array]:
+    xs: list[Array] = []
+    ys: list[Array] = []
+    for index, item in enumerate(_items(dataset, where)):
+        if not isinstance(item, tuple | list) or len(cast(tuple[Any, ...], item)) != 2:
+            raise BadData(f"{where}: wanted pairs (x, y), got {type(item).__name__} at index {index}.")
+        x, y = (_as_array(part) for part in cast(tuple[Any, Any], item))
+        if xs and x.shape != xs[0].shape:
+            raise BadData(
+                f"{where}: wanted samples of shape {xs[0].shape} as at index 0, got {x.shape} at index {index}."
+                " Resize all samples to one shape."
+            )
+        if y.ndim or y.dtype.kind not in "iub":
+            raise BadData(
+                f"{where}: wanted a whole number as label, got {y.dtype} of shape {y.shape} at index "
+                f"{index}. Labels are class numbers."
+            )
+        xs.append(x)
+        ys.append(y)
+    if not xs:
+        raise BadData(f"{where}: wanted at least one sample, got none.")
+    return np.stack(xs), np.stack(ys)
+
+
+def _items(dataset: Dataset[Any], where: str) -> Iterable[object]:
+    if isinstance(dataset, IterableDataset):
+        return cast(Iterable[object], dataset)
+    length = getattr(dataset, "__len__", None)
+    if length is None:
+        raise BadData(f"{where}: wanted a Dataset with a length, got one without. Give it __len__.")
+    return (dataset[index] for index in range(length()))
+
+
+# -- files of arrays
+
+
+def _from_parts(name: str, parts: Mapping[str, Array], seed: int) -> DataSet:
+    """A data set from arrays called x, y or x_train, y_train and maybe x_test, y_test, classes."""
+    end = "" if "x" in parts else "_train"
+    wanted = [f"x{end}", f"y{end}", *(["x_test", "y_test"] if {"x_test", "y_test"} & set(parts) else [])]
+    missing = [key for key in wanted if key not in parts]
+    if missing:
+        raise BadData(
+            f"{name}: wanted arrays x and y, or x_train, y_train, x_test and y_test, got "
+            f"{', '.join(sorted(parts)) or 'none'}. Add {' and '.join(missing)}."
+        )
+    train = _samples(parts[f"x{end}"], parts[f"y{end}"], f"{name}/train" if len(wanted) > 2 else name)
+    test = _samples(parts["x_test"], parts["y_test"], f"{name}/test") if len(wanted) > 2 else None
+    classes = tuple(map(str, parts["classes"].tolist())) if "classes" in parts else None
+    return _assemble(name, train, test, classes, seed)
+
+
+def _read_npz(path: Path) -> dict[str, Array]:
+    archive = _read_numpy(path)
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise BadData(f"{path}: wanted an archive of arrays, got a single one. Call it .npy.")
+    with archive:
+        return {key: _read_key(archive, key, path) for key in archive.files}
+
+
+def _read_npys(path: Path) -> dict[str, Array]:
+    """All arrays of the set that `path` belongs to: x.npy and y.npy, or those with _train and _test."""
+    if path.stem not in ("x", "x_train"):
+        raise BadData(f"{path}: wanted x.npy with y.npy beside it, or x_train.npy with its companions.")
+    stems = ("x", "y") if path.stem == "x" else ("x_train", "y_train", "x_test", "y_test")
+    return {stem: _read_numpy(file) for stem in stems if (file := path.with_name(f"{stem}.npy")).is_file()}
+
+
+def _read_numpy(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except Exception as error:  # zip, header and pickle errors have no common type
+        raise BadData(f"{path}: wanted plain arrays, got {_reason(error)}") from error
+
+
+def _read_key(archive: Any, key: str, path: Path) -> Array:
+    try:
+        return archive[key]
+    except Exception as error:  # as above
+        raise BadData(f"{path}, array {key}: wanted a plain array, got {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    if "pickle" in str(error).lower():
+        return "Python objects (a pickle), which may run code. Save it as an array of numbers."
+    return f"a file that cannot be read ({error}). Save it again."

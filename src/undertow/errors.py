@@ -1,0 +1,58 @@
+"""The errors that undertow raises for what a user gave it.
+
+    raise BadValue("noise", "a share from 0 to 1", 1.4, "For 40 % write --noise 0.4.")
+    raise unknown("model", "resnet19", MODELS)      # ... Did you mean 'resnet18' or 'resnet20'?
+
+Each message says who complains, what was wanted, what came and what to do next.
+The command line prints it on one line and exits with `exit_code`; anything that is not an
+`UndertowError` is a bug of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UndertowError(Exception):
+    """Something in the input, the data or the machine's state stops the work."""
+
+    exit_code = 1
+
+
+class BadValue(UndertowError, ValueError):
+    """A setting outside what is allowed."""
+
+    exit_code = 2
+
+    def __init__(self, who: str, wanted: str, got: object, next_step: str = "") -> None:
+        super().__init__(f"{who}: wanted {wanted}, got {got!r}.{' ' * bool(next_step)}{next_step}")
+
+
+class UnknownName(UndertowError, LookupError):
+    """A name that nothing answers to."""
+
+    exit_code = 2
+
+
+class BadData(UndertowError, ValueError):
+    """Samples or labels that cannot be trained on; the message names the file or the index."""
+
+
+class NotThere(UndertowError, FileNotFoundError):
+    """A file, folder or data set that is not there; the message says how to get it."""
+
+
+class RunProblem(UndertowError, OSError):
+    """A run folder that cannot be written or read."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownName:
+    """The error for an unknown `name`: near names if there are any, else `hint`, else all names."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if near:
+        advice = f"Did you mean {' or '.join(map(repr, near))}?"
+    else:
+        advice = hint or f"Known: {', '.join(names) or 'none'}."
+    return UnknownName(f"There is no {kind} {name!r}. {advice}")

@@ -1,0 +1,137 @@
+"""How much memory a layer takes, and which side of its matrix to work on.
+
+    budget = parse_size("2GB")
+    route = choose_route(n_per_class=[1000] * 10, dim=16384, budget=budget)
+    route.kind          # "gram"
+    print(route.reason) # why, and what it takes
+
+Three routes lead to the same subspaces:
+    moments     a D x D scatter per class, gathered while the samples stream by; nothing is stored
+    gram        features are stored (on disk beyond the budget), then one n_c x n_c matrix at a time
+    randomised  features are stored, then a few passes over them with thin matrices; error certified
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from undertow.errors import BadValue
+
+RouteKind = Literal["moments", "gram", "randomised"]
+
+READ_BYTES = 64 * 2**20
+"""How much of a stored layer is read at once."""
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_KRYLOV = 512  # directions for which the randomised route holds room
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes of "2GB", "512 MiB", "1.5g" or a plain number; GB is 10^9 and GiB is 2^30."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", str(text).upper())
+    if not found or (found[3] and not found[2]):
+        raise BadValue("memory", "a size like 2GB, 512MB or 1.5GiB", text)
+    size = int(float(found[1]) * (_BINARY if found[3] else _UNITS)[found[2]])
+    if size < 1:
+        raise BadValue("memory", "more than nothing", text)
+    return size
+
+
+def show_size(size: float) -> str:
+    """A size for people: 335 MB, 2.1 GB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5:
+            return f"{size:.{1 if size < 9.95 and unit != 'B' else 0}f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes held while samples stream by, needed besides for the work after it, and stored."""
+
+    held: int
+    work: int
+    stored: int = 0
+
+    @property
+    def total(self) -> int:
+        """The peak in memory."""
+        return self.held + self.work
+
+    def __str__(self) -> str:
+        stored = f" and {show_size(self.stored)} of stored features" if self.stored else ""
+        return f"about {show_size(self.total)} of memory{stored}"
+
+
+@dataclass(frozen=True)
+class Route:
+    """The route chosen for a layer, why, and what it takes."""
+
+    kind: RouteKind
+    reason: str
+    estimate: Estimate
+
+
+def estimate_memory(
+    kind: RouteKind, n_per_class: Sequence[int], dim: int, *, batch_size: int = 512
+) -> Estimate:
+    """What a layer of width `dim` takes by one route; the model and the samples come on top."""
+    most, classes, rows = max(n_per_class, default=0), len(n_per_class), sum(n_per_class)
+    batch = 2 * batch_size * dim * 4  # as it came and sorted by class
+    if kind == "moments":
+        waiting = min(rows, classes * 512 + batch_size) * dim * 4
+        # Work: one class's matrix, its copy and the eigensolver's own.
+        return Estimate(classes * dim**2 * 8 + waiting + batch, 3 * dim**2 * 8)
+    read = 3 * min(READ_BYTES, most * dim * 4)
+    if kind == "gram":
+        return Estimate(batch, 3 * most**2 * 8 + read, rows * dim * 4)
+    directions = min(_KRYLOV, most, dim)
+    return Estimate(batch, 3 * dim * directions * 8 + most * directions * 4 + read, rows * dim * 4)
+
+
+def choose_route(n_per_class: Sequence[int], dim: int, budget: int | str, *, batch_size: int = 512) -> Route:
+    """The cheapest route for a layer that keeps to the budget.
+
+    Args:
+        n_per_class: how many samples each class has.
+        dim: the layer's width.
+        budget: memory for this layer, in bytes or as "2GB".
+        batch_size: samples per forward pass.
+    """
+    limit, most = parse_size(budget), max(n_per_class, default=0)
+    order: tuple[RouteKind, RouteKind] = ("moments", "gram") if dim <= most else ("gram", "moments")
+    sizes = f"{dim:,} features against {most:,} samples in the largest class"
+    tried: dict[RouteKind, Estimate] = {}
+    for kind in (*order, "randomised"):
+        estimate = estimate_memory(kind, n_per_class, dim, batch_size=batch_size)
+        if estimate.total <= limit:
+            passed = "".join(f"; {other} would take {show_size(e.total)}" for other, e in tried.items())
+            return Route(kind, f"{kind}: {sizes}{passed}; {estimate}.", estimate)
+        tried[kind] = estimate
+    least = min(estimate.total for estimate in tried.values())
+    raise BadValue("memory", f"at least {show_size(least)} for a layer of {sizes}", show_size(limit))
+
+
+def plan_routes(
+    dims: Mapping[str, int], n_per_class: Sequence[int], budget: int | str, *, batch_size: int = 512
+) -> dict[str, Route]:
+    """Routes for layers that are gathered in one pass: what is held adds up, the work after it does not.
+
+    Narrow layers choose first; a layer that finds too little left takes a leaner route.
+    """
+    limit, held = parse_size(budget), 0
+    routes: dict[str, Route] = {}
+    for name in sorted(dims, key=lambda layer: dims[layer]):
+        try:
+            routes[name] = choose_route(n_per_class, dims[name], max(limit - held, 1), batch_size=batch_size)
+        except BadValue as error:
+            raise BadValue(
+                "memory", f"room for layer {name!r} beside {show_size(held)} of others", show_size(limit)
+            ) from error
+        held += routes[name].estimate.held
+    return {name: routes[name] for name in dims}

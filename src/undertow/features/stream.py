@@ -1,0 +1,140 @@
+"""Features batch by batch: never all of them in memory.
+
+    for rows, outputs, features in stream_features(model, x, ["layer2", "layer3"], prepare=scale):
+        ...                                  # rows: slice of x; features["layer2"]: (len, D)
+    moments = gather_moments(model, x, y, ["layer2", "layer3"], classes=10)
+    moments["layer2"].means                  # one pass for all layers
+
+Between two batches the model is as it was: its mode is changed only while a batch is computed, so a
+stream that is left half read leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from undertow.errors import BadData, BadValue
+from undertow.features.moments import Moments, MomentsAccumulator
+from undertow.features.tap import ConvRule, Inputs, Tap, TokenRule, device_of, main_tensor, to_device
+
+
+class Batch(NamedTuple):
+    """One step of a stream."""
+
+    rows: slice  # of the samples
+    outputs: Tensor  # (len, K), the network's own: logits, or the main tensor of what it answers
+    features: dict[str, Tensor]  # layer name -> (len, D)
+
+
+def stream_features(
+    model: nn.Module,
+    x: Inputs,
+    layers: str | Iterable[str],
+    *,
+    batch_size: int = 512,
+    device: torch.device | str | None = None,
+    prepare: Callable[[Tensor], Tensor] | None = None,
+    call: Literal["last"] | int = "last",
+    conv: ConvRule = "flatten",
+    tokens: TokenRule = "mean",
+) -> Generator[Batch]:
+    """Outputs and features of `x` in order, one batch at a time.
+
+    Args:
+        model: any module (see `Tap`); it computes where its parameters lie.
+        x: samples as one tensor, or a dict or tuple of tensors of one length (keyword or positional
+            arguments of the model; what is no tensor is passed on as it is).
+        layers: names, patterns, `auto` or `input` (see `resolve_layers`).
+        batch_size: samples per forward pass.
+        device: where outputs and features are put; None leaves them where they were computed.
+        prepare: turns samples (already on the model's device) into inputs, for example uint8 pixels
+            into floats; only where `x` is one tensor.
+        call: see `Tap`.
+        conv: see `Tap`.
+        tokens: see `Tap`.
+    """
+    if batch_size < 1:
+        raise BadValue("batch_size", "1 or more", batch_size)
+    if prepare is not None and not isinstance(x, Tensor):
+        raise BadValue("prepare", "samples in one tensor", type(x).__name__, "Prepare the parts beforehand.")
+    tap, count = Tap(model, layers, call=call, conv=conv, tokens=tokens), count_samples(x)
+    for start in range(0, count, batch_size):
+        rows = slice(start, min(start + batch_size, count))
+        batch = to_device(_slice(x, rows), device_of(tap.model))
+        if prepare is not None and isinstance(batch, Tensor):
+            batch = prepare(batch)
+        with tap:
+            output, features = tap(batch)
+        outputs = main_tensor(output).detach()
+        if device is not None:
+            outputs, features = outputs.to(device), {name: rows.to(device) for name, rows in features.items()}
+        yield Batch(rows, outputs, features)
+
+
+def gather_moments(
+    model: nn.Module,
+    x: Inputs,
+    labels: Tensor,
+    layers: str | Iterable[str],
+    classes: int,
+    *,
+    with_outputs: bool = True,
+    precise: bool = False,
+    **stream: Any,
+) -> dict[str, Moments]:
+    """The class moments of several layers from one pass over the samples.
+
+    Args:
+        model: any module (see `Tap`).
+        x: samples (see `stream_features`).
+        labels: class numbers (N,).
+        layers: names, patterns, `auto` or `input`.
+        classes: number of classes.
+        with_outputs: keep the joint moments of features and outputs (N, K) too.
+        precise: multiply in float64.
+        stream: further settings of `stream_features`.
+    """
+    if len(labels) != count_samples(x):
+        raise BadData(f"labels: wanted {count_samples(x)}, one per sample, got {len(labels)}.")
+    seen: dict[str, MomentsAccumulator] = {}
+    for rows, outputs, features in stream_features(model, x, layers, **stream):
+        outputs = outputs.reshape(len(outputs), -1)
+        for name, part in features.items():
+            if name not in seen:
+                width = outputs.shape[1] if with_outputs else 0
+                seen[name] = MomentsAccumulator(
+                    part.shape[1],
+                    classes,
+                    width,
+                    precise=precise,
+                    device=part.device,
+                    where=f"layer {name!r}",
+                )
+            seen[name].update(part, labels[rows], outputs if with_outputs else None)
+    return {name: moments.compute() for name, moments in seen.items()}
+
+
+def count_samples(x: Inputs) -> int:
+    """How many samples `x` holds; its tensors must agree."""
+    if isinstance(x, Tensor):
+        counts = {len(x)}
+    else:
+        parts = x.values() if isinstance(x, Mapping) else x
+        counts = {len(part) for part in parts if isinstance(part, Tensor)}
+    if len(counts) != 1 or counts == {0}:
+        raise BadData(
+            f"samples: wanted tensors of one length, at least 1, got {sorted(counts) or 'no tensors'}."
+        )
+    return counts.pop()
+
+
+def _slice(x: Inputs, rows: slice) -> Inputs:
+    if isinstance(x, Tensor):
+        return x[rows]
+    if isinstance(x, Mapping):
+        return {key: value[rows] if isinstance(value, Tensor) else value for key, value in x.items()}
+    return tuple(value[rows] if isinstance(value, Tensor) else value for value in x)

@@ -1,0 +1,113 @@
+"""MASC: the class whose subspace makes the smallest angle with a row.
+
+    probe = MASC(variance=0.99).fit(features, labels)
+    probe.predict(test_features)
+    probe.bases_[3], probe.dimensions_            # (D, k_3) orthonormal; k of each class
+    probe.scores(test_features)                   # (N, C) squared cosines, from 0 to 1
+
+    MASC(components=10)                           # a fixed number of directions instead of a share
+    MASC().fit_moments(moments)                   # without features
+    MASC().fit_rows([store.rows("layer1", c) for c in range(10)])   # features on disk
+
+Each class gives the leading principal directions of its rows and their negatives: the fewest whose share
+of the squared length exceeds `variance`. The angle between x and its projection has the cosine
+||U^T x|| / ||x||, so the smallest angle is the largest ||U^T x||^2: one product of x with all bases side
+by side. A row that is zero, or at a right angle to every subspace, scores 0 everywhere: see probe.py on
+equal scores. A class whose rows are all zero has a subspace of dimension 0 and scores 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from sklearn.utils import Tags
+from torch import Tensor
+
+from undertow.errors import BadValue
+from undertow.features.wide import Rows
+from undertow.latent.arrays import Array, matching, scaled
+from undertow.latent.probe import MomentsProbe, by_class
+from undertow.latent.subspace import Subspace, of_moment, of_rows, of_stored
+
+if TYPE_CHECKING:
+    from undertow.features.moments import Moments
+
+
+class MASC(MomentsProbe):
+    """Minimum angle subspace classifier.
+
+    After `fit`: `bases_` (a list of (D, k_c)), `dimensions_` (C,), `shares_` (C,) of the squared length
+    that each subspace holds, `basis_` (D, sum of k_c), all bases side by side.
+
+    Args:
+        variance: share of each class's squared length that its subspace must exceed; 1 for all of it.
+            Shares above 0.9999 ask more than float32 features can tell: give float64 ones.
+        components: a number of directions for each class instead, or as many as it has.
+    """
+
+    basis_: Array
+    dimensions_: Array
+    shares_: Array
+
+    def __init__(self, variance: float = 0.99, components: int | None = None) -> None:
+        self.variance = variance
+        self.components = components
+
+    @property
+    def bases_(self) -> list[Array]:
+        """The basis of each class, (D, k_c) with orthonormal columns, most important first."""
+        ends = [0, *torch.as_tensor(self.dimensions_).cumsum(0).tolist()]
+        return [self.basis_[:, a:b] for a, b in zip(ends, ends[1:], strict=False)]
+
+    def fit_rows(self, rows: Sequence[Rows], classes: Sequence[Any] | Array | None = None) -> Self:
+        """Learn from rows that are read in blocks, one item per class; for layers wider than a class has rows.
+
+        Args:
+            rows: the rows of each class, in the order of the class numbers.
+            classes: names of the classes; the numbers by default.
+        """
+        self._check_settings()
+        self._start(rows[0].shape[1], torch.tensor([part.shape[0] for part in rows]), classes)
+        with torch.no_grad():
+            found = [of_stored(part, **self._wanted()) for part in rows]
+            self._keep(self._side_by_side(found), like=found[0].basis)
+        return self
+
+    def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
+        places = by_class(index, counts)
+        return self._side_by_side([of_rows(rows.index_select(0, at), **self._wanted()) for at in places])
+
+    def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
+        moment: Callable[[int], Tensor] = moments.second_moment
+        return self._side_by_side(
+            [of_moment(moment(c), rounding=moments.resolution, **self._wanted()) for c in range(moments.classes)]
+        )
+
+    def _side_by_side(self, found: list[Subspace]) -> dict[str, Tensor]:
+        basis = torch.cat([part.basis for part in found], 1)
+        return {
+            "basis_": basis,
+            "dimensions_": torch.tensor([part.basis.shape[1] for part in found]),
+            "shares_": torch.tensor([part.share for part in found], dtype=torch.float64),
+        }
+
+    def _score(self, rows: Tensor) -> Tensor:
+        rows = scaled(rows)
+        inside = (rows @ matching(self.basis_, rows)).split(torch.as_tensor(self.dimensions_).tolist(), 1)
+        lengths = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in inside], 1)
+        whole = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        return (lengths / torch.where(whole > 0, whole, 1)).square()
+
+    def _wanted(self) -> dict[str, Any]:
+        return {"share": self.variance} if self.components is None else {"count": self.components}
+
+    def _check_settings(self) -> None:
+        if self.components is not None:
+            if isinstance(self.components, bool) or self.components != int(self.components) or self.components < 1:
+                raise BadValue("MASC(components=...)", "a whole number from 1 up, or None", self.components)
+        elif not 0 < self.variance <= 1:
+            raise BadValue(
+                "MASC(variance=...)", "a share above 0 and at most 1", self.variance, "For 99 % write 0.99."
+            )

@@ -1,0 +1,160 @@
+"""What all probes share: scikit-learn's manners for numpy arrays and torch tensors.
+
+    class Mine(Probe):
+        means_: Array
+        def _learn(self, rows, index, counts):       # (N, D), class numbers (N,), rows per class (C,)
+            return {"means_": ...}                   # fitted attributes, kept in the kind of X
+        def _score(self, rows):                      # (N, D) -> (N, C), larger is better
+            return rows @ matching(self.means_, rows).T
+
+    probe = Mine().fit(X, y)
+    probe.predict(X); probe.scores(X); probe.decision_function(X); probe.score(X, y)
+
+Answers come in kind: a tensor for a tensor, on its device; a numpy array for all else. Class names that
+no tensor can hold (strings) come as numpy arrays. Scores are computed in the dtype of the rows asked about.
+Equal scores go to the class that comes first in `classes_`, as scikit-learn does it. A class without
+training rows (possible where a probe is fitted from moments) scores minus infinity and is never predicted.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from undertow.errors import BadData
+from undertow.latent.arrays import Array, as_tensor, feature_rows, in_kind, label_array
+
+if TYPE_CHECKING:
+    from undertow.features.moments import Moments
+
+ROWS = 4096
+"""Rows that are scored at once, which bounds the memory of a prediction."""
+
+
+class Probe(ClassifierMixin, BaseEstimator):
+    """A classifier of feature rows.
+
+    After `fit`: `classes_` (C,) names, `counts_` (C,) training rows per class, `n_features_in_`.
+    """
+
+    classes_: Array
+    counts_: Array
+    n_features_in_: int
+
+    def fit(self, X: Array, y: Array) -> Self:
+        """Learn from rows `X` (N, D) with class names `y` (N,): whole numbers or strings."""
+        self._check_settings()
+        rows = feature_rows(self, X, reset=True)
+        labels = label_array(type(self).__name__, y, len(rows))
+        names, index = np.unique(labels, return_inverse=True)
+        counts = np.bincount(index, minlength=len(names))
+        self._name_classes(names, like=y)
+        with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
+            learned = self._learn(
+                rows, torch.from_numpy(index).to(rows.device), torch.from_numpy(counts).to(rows.device)
+            )
+        self._keep({**learned, "counts_": torch.from_numpy(counts)}, like=X)
+        return self
+
+    def predict(self, X: Array) -> Array:
+        """The name of the class with the largest score, for each row (N,)."""
+        best = as_tensor(self.scores(X)).argmax(1)
+        if isinstance(X, Tensor) and (isinstance(self.classes_, Tensor) or self.classes_.dtype.kind in "biuf"):
+            return as_tensor(self.classes_).to(X.device)[best]
+        return _numpy(self.classes_)[best.cpu().numpy()]
+
+    def scores(self, X: Array) -> Array:
+        """The score of each class for each row (N, C), in the order of `classes_`."""
+        check_is_fitted(self)
+        rows = feature_rows(self, X, reset=False)
+        empty = as_tensor(self.counts_).to(rows.device) == 0
+        with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
+            parts = [self._score(part) for part in rows.split(ROWS)]
+        return in_kind(torch.cat(parts).masked_fill(empty, -torch.inf), like=X)
+
+    def decision_function(self, X: Array) -> Array:
+        """`scores`; for two classes, as scikit-learn wants it, the second's minus the first's (N,)."""
+        scores = self.scores(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
+        """The share of rows whose predicted class is `y`, weighted if wanted."""
+        found = _numpy(self.predict(X))
+        right = found == label_array(type(self).__name__, y, len(found))
+        return float(np.average(right, weights=None if sample_weight is None else _numpy(sample_weight)))
+
+    @abstractmethod
+    def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
+        """Fitted attributes from rows (N, D), class numbers (N,) and rows per class (C,), all at least 1."""
+
+    @abstractmethod
+    def _score(self, rows: Tensor) -> Tensor:
+        """(N, C) scores, larger is better."""
+
+    def _check_settings(self) -> None:
+        """Refuse settings that make no sense; called by every fit, as scikit-learn does it."""
+
+    def _name_classes(self, names: NDArray[Any], like: object) -> None:
+        self.classes_ = torch.from_numpy(names).to(like.device) if isinstance(like, Tensor) else names
+
+    def _keep(self, learned: dict[str, Tensor], like: object) -> None:
+        for name, value in learned.items():
+            setattr(self, name, in_kind(value, like))
+
+
+class MomentsProbe(Probe):
+    """A probe that needs no more than the moments of each class."""
+
+    def fit_moments(self, moments: Moments, classes: Sequence[Any] | Array | None = None) -> Self:
+        """Learn from gathered moments, without seeing a feature again; fitted attributes are tensors.
+
+        Args:
+            moments: of the training rows, by class number.
+            classes: names of the classes in the order of their numbers; the numbers by default.
+        """
+        self._check_settings()
+        self._start(moments.dim, moments.counts, classes)
+        with torch.no_grad():
+            self._keep(self._learn_moments(moments), like=moments.means)
+        return self
+
+    @abstractmethod
+    def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
+        """Fitted attributes from moments; some classes may have no rows."""
+
+    def _start(self, dim: int, counts: Tensor, classes: Sequence[Any] | Array | None) -> None:
+        """Note width, counts and names of the classes."""
+        who = type(self).__name__
+        names = torch.arange(len(counts), device=counts.device) if classes is None else classes
+        if len(names) != len(counts):
+            raise BadData(f"{who}: wanted names for {len(counts)} classes, got {len(names)}.")
+        if not int(counts.sum()):
+            raise BadData(f"{who}: wanted training rows, got none for any of {len(counts)} classes.")
+        self.n_features_in_ = dim
+        self.classes_ = names if isinstance(names, Tensor) else np.asarray(names)
+        self.counts_ = counts.clone()
+
+
+def by_class(index: Tensor, counts: Tensor) -> list[Tensor]:
+    """For each class the places (n_c,) of its rows, in order."""
+    return list(index.argsort(stable=True).split(counts.tolist()))
+
+
+def class_means(rows: Tensor, index: Tensor, counts: Tensor) -> Tensor:
+    """(C, D) float64 mean of each class; zeros for a class without rows."""
+    sums = torch.zeros(len(counts), rows.shape[1], dtype=torch.float64, device=rows.device)
+    for part, numbers in zip(rows.split(ROWS), index.split(ROWS), strict=True):
+        sums.index_add_(0, numbers, part.double())
+    return sums / counts.clamp(min=1)[:, None]
+
+
+def _numpy(array: Array) -> NDArray[Any]:
+    return array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)

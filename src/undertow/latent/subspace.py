@@ -1,0 +1,98 @@
+"""The subspace through the origin that holds most of a class, from whatever is known of the class.
+
+    found = of_rows(rows, share=0.99)              # rows (n, D) in memory
+    found = of_moment(moment, share=0.99)          # X^T X (D, D)
+    found = of_stored(store.rows("layer1", c), share=0.99)
+    found.basis, found.share                       # (D, k) orthonormal, most important first; of the trace
+
+PCA of the rows and their negatives has mean 0, so its directions are the eigenvectors of X^T X: neither
+the negatives nor the covariance are ever built. With fewer rows than dimensions, X X^T (n, n) has the same
+eigenvalues, and X^T takes its eigenvectors to those of X^T X.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from undertow.features.products import product_dtype, resolution
+from undertow.features.wide import Rows, gram, project
+from undertow.latent.arrays import scaled
+from undertow.latent.spectrum import Eigen, eigenvectors
+
+PANEL = 256
+"""Rows of a product that are made at once; only what lies on or right of the diagonal is computed."""
+
+TERMS = 16384
+"""Products that are summed in float32 before the sum goes on in float64."""
+
+
+class Subspace(NamedTuple):
+    """An orthonormal basis, and the share of the rows' squared length that it holds."""
+
+    basis: Tensor  # (D, k), most important first
+    share: float
+
+
+def of_rows(rows: Tensor, *, share: float | None = None, count: int | None = None) -> Subspace:
+    """Of the rows (n, D) of one class; the basis has their dtype."""
+    rows = scaled(rows)
+    if rows.shape[1] <= len(rows):
+        found = eigenvectors(self_product(rows.T), share=share, count=count)
+        return Subspace(found.vectors, _share(found))
+    found = eigenvectors(self_product(rows), share=share, count=count)
+    return Subspace(orthonormal(rows.T @ (found.vectors / found.values.sqrt())), _share(found))
+
+
+def of_moment(
+    moment: Tensor, *, share: float | None = None, count: int | None = None, rounding: float | None = None
+) -> Subspace:
+    """Of X^T X (D, D), whose products have the relative error `rounding`; a float64 basis.
+
+    Products of float32 are decomposed in float32: they do not hold more.
+    """
+    total = float(moment.diagonal().sum())
+    coarse = rounding is not None and rounding > torch.finfo(torch.float32).eps / 4
+    scaled_moment = (moment / (total or 1.0)).to(torch.float32 if coarse else torch.float64)
+    found = eigenvectors(scaled_moment, share=share, count=count, rounding=rounding)
+    return Subspace(found.vectors.double(), _share(found))
+
+
+def of_stored(rows: Rows, *, share: float | None = None, count: int | None = None) -> Subspace:
+    """Of rows that are read in blocks, by their Gram matrix (n, n); a float64 basis."""
+    inner = gram(rows)
+    total = float(inner.diagonal().sum())
+    if total == 0:
+        return Subspace(inner.new_zeros(rows.shape[1], 0), 0.0)
+    found = eigenvectors((inner / total).float(), share=share, count=count, rounding=resolution(torch.float32))
+    weights = found.vectors.double() / (found.values.double() * total).sqrt()
+    return Subspace(orthonormal(project(rows, weights)), _share(found))
+
+
+def self_product(a: Tensor) -> Tensor:
+    """A A^T (m, m) for A (m, K), in the dtype of A; half of it is computed and mirrored."""
+    size = len(a)
+    dtype = product_dtype(a)
+    total = a.new_zeros(size, size, dtype=dtype if a.shape[1] <= TERMS else torch.float64)
+    for part in a.to(dtype).split(TERMS, 1):
+        for i in range(0, size, PANEL):
+            total[i : i + PANEL, i:] += part[i : i + PANEL] @ part[i:].T
+    for i in range(0, size, PANEL):
+        total[i + PANEL :, i : i + PANEL] = total[i : i + PANEL, i + PANEL :].T
+    return total.to(a.dtype)
+
+
+def orthonormal(basis: Tensor) -> Tensor:
+    """`basis` (D, k), orthonormal up to rounding, made so; the first column keeps its direction."""
+    overlap = (basis.T @ basis).double()
+    factor, failed = torch.linalg.cholesky_ex(overlap)
+    overlap.diagonal().sub_(1)
+    if int(failed) or (overlap.numel() and float(overlap.abs().max()) > 0.1):
+        return torch.linalg.qr(basis)[0]
+    return torch.linalg.solve_triangular(factor.to(basis.dtype), basis.T, upper=False).T
+
+
+def _share(found: Eigen) -> float:
+    return float(found.values.double().sum()) / found.total if found.total else 0.0

@@ -1,0 +1,54 @@
+"""The papers' networks, built from a short text, and the names of their layers.
+
+    model = build_model("mlp:128-512-2048-2048", (1, 28, 28), classes=10, seed=0)
+    model.probe_layers           # ("input", "layer1", ..., "layer4"): what its paper probes
+    model.cuts                   # ("layer1", ..., "layer4"): where its paper cuts
+    layers_of(model, x)          # every named module with its kind, size and output shape
+    default_layers(model)        # a choice of layers for anyone's own network
+    MODELS, parse_spec("cnn")    # what there is to build, without importing torch
+
+torch is imported when a name that needs it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from undertow.models.catalogue import MODELS, ModelSpec, parse_spec
+
+if TYPE_CHECKING:
+    from undertow.models.build import build_model
+    from undertow.models.layers import Layer, default_layers, head_of, layers_of
+    from undertow.models.network import Network
+
+__all__ = [
+    "MODELS",
+    "Layer",
+    "ModelSpec",
+    "Network",
+    "build_model",
+    "default_layers",
+    "head_of",
+    "layers_of",
+    "parse_spec",
+]
+
+_HOMES = {
+    "Layer": "layers",
+    "Network": "network",
+    "build_model": "build",
+    "default_layers": "layers",
+    "head_of": "layers",
+    "layers_of": "layers",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,301 @@
+"""The training loop: plain, resumable, the same bits for the same seeds on one machine.
+
+    run = train(TrainConfig(model="mlp:256-256", data="digits", noise="0.4"), "runs/d40")
+    run = train(config, "runs/d40", resume=True)               # goes on after a kill, to the same bits
+    run = train(config, "runs/own", data=my_data, model=my_module)
+    run = train(config, "runs/cut", interventions=[FreezeAt(20, "layer2")])
+
+Every epoch draws its order, augmentation and dropout from its own stream (see seeds.py) and the learning
+rate is a function of the epoch, so weights, optimiser state and metrics are all that a resumed run needs.
+They are written behind each kept checkpoint, in that order: what the state knows is always on disk.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from undertow.data.samples import DataSet
+from undertow.errors import UndertowError
+from undertow.files import write_text
+from undertow.train.batches import Batches
+from undertow.train.config import TrainConfig
+from undertow.train.evaluate import evaluate
+from undertow.train.facts import RunFacts, now
+from undertow.train.folder import claim_folder, read_state, write_labels
+from undertow.train.freeze import set_training
+from undertow.train.interventions import Intervention, names_of
+from undertow.train.optimise import forget, make_optimiser, set_rate
+from undertow.train.prepare import objective_of, pick_device, prepare_data, prepare_model
+from undertow.train.record import Recorder, save_state, snapshot
+from undertow.train.run import Run, open_run
+from undertow.train.schedule import CheckpointSchedule, Unit
+from undertow.train.seeds import global_stream
+from undertow.train.stages import Stage, plan_stages
+
+STATE_EVERY = 20.0
+"""Seconds after which the state is written even if no checkpoint was due."""
+
+
+class Watcher(Protocol):
+    """Whoever wants to see how training goes: a progress bar, a log, a notebook."""
+
+    def begin(self, config: TrainConfig, data: DataSet, steps_per_epoch: int, done: int) -> None:
+        """Training starts; `done` epochs lie behind it already."""
+        ...
+
+    def step(self, epoch: int, step: int) -> None:
+        """A batch was learned; called often, so it must be quick."""
+        ...
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """An epoch ended with these numbers."""
+        ...
+
+    def end(self, reason: str) -> None:
+        """Training ended."""
+        ...
+
+
+class Diverged(UndertowError):
+    """The loss is no longer a number."""
+
+
+def train(
+    config: TrainConfig,
+    out: str | Path,
+    *,
+    data: DataSet | None = None,
+    model: nn.Module | None = None,
+    interventions: Sequence[Intervention] = (),
+    resume: bool = False,
+    watch: Watcher | None = None,
+) -> Run:
+    """Train as `config` says and leave a run in the folder `out`.
+
+    Args:
+        config: what to train and how.
+        out: the run's folder; one that holds a run already is refused unless `resume`.
+        data: takes the place of `config.data`; the run then cannot load it again by itself.
+        model: takes the place of `config.model`, likewise.
+        interventions: changes of the model after given epochs.
+        resume: go on with the run in `out`.
+        watch: is told about progress.
+    """
+    device = pick_device(config)
+    samples = prepare_data(config, data)
+    made = (model, None) if model is not None else prepare_model(config, samples)
+    facts = RunFacts.of_this_machine(
+        config=config.to_dict(), model=made[1], data=describe(samples), interventions=names_of(interventions)
+    )
+    path = claim_folder(Path(out), facts, resume=resume)
+    trainer = Trainer(config, samples, made[0].to(device), path, interventions, device, watch)
+    if resume:
+        trainer.restore()
+    trainer.begin(facts)
+    reason = trainer.go_on()
+    write_text(path / "run.json", replace(facts, finished=now(), ended=reason).to_json())
+    return open_run(path, model=None if model is None else (lambda: model))
+
+
+def describe(data: DataSet) -> dict[str, Any]:
+    """What run.json says of the data."""
+    return {
+        "name": data.name, "fingerprint": data.fingerprint, "classes": list(data.classes),
+        "train": len(data.train), "test": len(data.test), "scaling": data.scaling, "note": data.note,
+    }  # fmt: skip
+
+
+class Trainer:
+    """One run in progress."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        data: DataSet,
+        model: nn.Module,
+        path: Path,
+        interventions: Sequence[Intervention],
+        device: torch.device,
+        watch: Watcher | None,
+    ) -> None:
+        self.config, self.data, self.model, self.path, self.device = config, data, model, path, device
+        self.interventions, self.watch = interventions, watch
+        self.objective = objective_of(config, data)
+        self.train_batches = Batches(
+            data.train, scaling=data.scaling, batch_size=config.batch_size, seed=config.seed_batches,
+            shuffle=config.shuffle, augment=config.augment == "crop-flip", device=device,
+        )  # fmt: skip
+        self.test_batches = Batches(
+            data.test, scaling=data.scaling, batch_size=config.batch_size, device=device
+        )
+        schedule = CheckpointSchedule.parse(config.checkpoints)
+        self.unit: Unit = schedule.unit
+        per_unit = len(self.train_batches) if schedule.unit == "step" else 1
+        self.kept = schedule.moments(config.epochs * per_unit)
+        self.stages = plan_stages(
+            config, model, self.objective.outputs, next(self.test_batches.in_order(2))[0]
+        )
+        self.stage: Stage | None = None
+        self.epoch = self.step = 0
+        self.rows: list[dict[str, Any]] = []
+        self.state_due = 0.0
+
+    def restore(self) -> None:
+        """Take up the state in the folder, if one was written before the kill."""
+        state = read_state(self.path)
+        if state is None:
+            return
+        self.epoch, self.step, self.rows = state["epoch"], state["step"], state["metrics"]
+        self._enter_stage(max(1, self.epoch))
+        self.net.load_state_dict(state["net"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        for change in self.interventions:
+            if change.epoch < self.epoch and not change.in_weights:
+                change(self.model)
+
+    def begin(self, facts: RunFacts) -> None:
+        """Write what is known before the first epoch, and look at the untrained model."""
+        self.recorder = Recorder(self.path, facts=facts, metrics=self.rows)
+        write_labels(self.path, self.data.train)
+        if self.watch:
+            self.watch.begin(self.config, self.data, len(self.train_batches), self.epoch)
+        if not self.rows:
+            self._enter_stage(1)
+            self._end_epoch({"epoch": 0, "step": 0, "lr": self.config.learning_rate(1)})
+
+    def go_on(self) -> str:
+        """Train the epochs that are left; returns why it ended."""
+        reason = f"{self.config.epochs} epochs"
+        try:
+            while self.epoch < self.config.epochs and not self._reached():
+                self._intervene()
+                self.epoch += 1
+                self._enter_stage(self.epoch)
+                self._end_epoch(self._train_epoch())
+            if self._reached():
+                reason = f"training accuracy {self.config.stop_at:g} at epoch {self.epoch}"
+            self._keep(self.rows[-1], last=True)
+        finally:
+            self.recorder.close()
+        if self.watch:
+            self.watch.end(reason)
+        return reason
+
+    def _train_epoch(self) -> dict[str, Any]:
+        """One pass over the training samples; sums stay on the device, so no step waits for them."""
+        config, objective, optimiser = self.config, self.objective, self.optimiser
+        rate = set_rate(optimiser, config.learning_rate(self.epoch))
+        autocast = torch.autocast(self.device.type, torch.bfloat16) if config.amp else nullcontext()
+        total = torch.zeros((), device=self.device)
+        hits = torch.zeros((), device=self.device, dtype=torch.int64)
+        learning = [one for one in self.net.parameters() if one.requires_grad]
+        set_training(self.net)
+        with global_stream(config.seed_batches, "dropout", self.epoch, self.device):
+            for x, y in self.train_batches.epoch(self.epoch):
+                optimiser.zero_grad()
+                with autocast:
+                    outputs = self.forward(x)
+                    loss = objective.loss(outputs, y)
+                loss.backward()
+                if config.clip is not None:
+                    nn.utils.clip_grad_norm_(learning, config.clip)
+                optimiser.step()
+                total += loss.detach() * len(y)
+                hits += (objective.predict(outputs.detach()) == y).sum()
+                self._after_step()
+        count = self.train_batches.count
+        return {
+            "epoch": self.epoch, "step": self.step, "lr": rate,
+            "train_loss": float(total) / count, "train_accuracy": int(hits) / count,
+        }  # fmt: skip
+
+    def _after_step(self) -> None:
+        self.step += 1
+        if self.unit == "step" and self.step in self.kept:
+            self.recorder.keep(
+                snapshot(self.model), "step", self.step, {"step": self.step, "epoch": self.epoch}
+            )
+        if self.watch:
+            self.watch.step(self.epoch, self.step)
+
+    def _end_epoch(self, row: dict[str, Any]) -> None:
+        """Measure, keep what is due and tell the watcher."""
+        if not math.isfinite(row.get("train_loss", 0.0)):
+            raise Diverged(
+                f"{self.path}: the training loss is {row['train_loss']} in epoch {self.epoch}. "
+                "The checkpoints before it are kept; a smaller --lr or --clip 1 may help."
+            )
+        test = evaluate(self.net, self.test_batches, self.objective, self.data.test)
+        row |= {"test_loss": test.loss, "test_accuracy": test.given}
+        if self._is_due() or self._may_stop(row):
+            fit = evaluate(self.net, self.train_batches, self.objective, self.data.train)
+            row |= {"train_fit": fit.given, "train_true": fit.true, "train_wrong_fit": fit.wrong}
+        self.rows.append(row)
+        self._keep(row)
+        if self.watch:
+            self.watch.epoch(row)
+
+    def _keep(self, row: dict[str, Any], *, last: bool = False) -> None:
+        """Queue checkpoint, metrics and state, in this order."""
+        due = self._is_due() or last
+        if due:
+            at = self.epoch if self.unit == "epoch" else self.step
+            self.recorder.keep(snapshot(self.model), self.unit, at, row)
+        if due or time.monotonic() >= self.state_due:
+            self.state_due = time.monotonic() + STATE_EVERY
+            self.recorder.write_metrics(now=last)
+            state = self._state()
+            self.recorder.do(lambda: save_state(self.path / "state.pt", state))
+
+    def _is_due(self) -> bool:
+        return (self.epoch if self.unit == "epoch" else self.step) in self.kept
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch, "step": self.step, "metrics": list(self.rows),
+            "net": copied(self.net.state_dict()), "optimiser": copied(self.optimiser.state_dict()),
+        }  # fmt: skip
+
+    def _may_stop(self, row: dict[str, Any]) -> bool:
+        """Whether an exact look at the training accuracy is worth its time: the running one lags behind."""
+        return (
+            self.config.stop_at is not None and row.get("train_accuracy", 0.0) >= self.config.stop_at - 0.05
+        )
+
+    def _reached(self) -> bool:
+        goal = self.config.stop_at
+        return goal is not None and self.epoch > 0 and self.rows[-1].get("train_fit", 0.0) >= goal
+
+    def _intervene(self) -> None:
+        for change in self.interventions:
+            if change.epoch == self.epoch:
+                forget(self.optimiser, self.model, change(self.model))
+
+    def _enter_stage(self, epoch: int) -> None:
+        """Take the stage that `epoch` belongs to, with an optimiser of its own."""
+        stage = next(one for one in self.stages if epoch <= one.last_epoch)
+        if stage is not self.stage:
+            self.stage, self.net = stage, stage.net.to(self.device)
+            stage.enter(self.model)
+            self.forward = torch.compile(self.net) if self.config.compile else self.net
+            self.optimiser = make_optimiser(self.config, self.net)
+
+
+def copied(value: Any) -> Any:
+    """A copy of nested dicts, lists and tensors that later steps do not change."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {key: copied(inner) for key, inner in value.items()}  # pyright: ignore
+    if isinstance(value, list | tuple):
+        return [copied(inner) for inner in value]  # pyright: ignore
+    return value

@@ -1,0 +1,80 @@
+"""From a configuration to data and a model: the same every time.
+
+data = prepare_data(config)             # loaded, cut to size, noisy, encoded
+model, facts = prepare_model(config, data)
+build = build_from_facts(facts)         # a function that builds the untrained model again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from undertow.data.encode import encode_labels
+from undertow.data.load import load_data
+from undertow.data.noise import parse_noise
+from undertow.data.samples import DataSet
+from undertow.errors import BadValue
+from undertow.models import build_model
+from undertow.train.config import TrainConfig
+from undertow.train.objective import Objective
+from undertow.train.seeds import stream
+
+
+def prepare_data(config: TrainConfig, data: DataSet | None = None) -> DataSet:
+    """The data of `config`; given `data` takes the place of the named source."""
+    if data is None:
+        data = load_data(
+            config.data, train_size=config.train_size, test_size=config.test_size, seed=config.seed_noise
+        )
+    noise = parse_noise(config.noise, seed=config.seed_noise)
+    train, test = noise.apply(data.train, len(data.classes)), data.test
+    if config.encode_labels:
+        train = encode_labels(train, len(data.classes), labels="true")
+        random = stream(config.seed_noise, "encoded test labels")
+        test = encode_labels(test, len(data.classes), labels="random", generator=random)
+    return replace(data, train=train, test=test, scaling=config.scaling or data.scaling)
+
+
+def prepare_model(config: TrainConfig, data: DataSet) -> tuple[nn.Module, dict[str, Any]]:
+    """The untrained model and the facts that build it again."""
+    outputs = objective_of(config, data).outputs
+    vocabulary = int(max(data.train.x.max(), data.test.x.max())) + 1 if data.kind == "tokens" else None
+    facts = {
+        "spec": config.model, "shape": list(data.shape), "outputs": outputs,
+        "vocabulary": vocabulary, "seed": config.seed_init,
+    }  # fmt: skip
+    return build_from_facts(facts)(), facts
+
+
+def build_from_facts(facts: dict[str, Any]) -> Callable[[], nn.Module]:
+    """A function that builds the untrained model that `facts` describes."""
+    return partial(
+        build_model, facts["spec"], tuple(facts["shape"]), facts["outputs"],
+        seed=facts["seed"], vocabulary=facts["vocabulary"],
+    )  # fmt: skip
+
+
+def objective_of(config: TrainConfig, data: DataSet) -> Objective:
+    """The loss that `config` names, for the classes of `data`."""
+    return Objective(config.loss, len(data.classes), config.alpha, config.target)
+
+
+def pick_device(config: TrainConfig) -> torch.device:
+    """The device that `config` names, refused with a reason where it is not there."""
+    name = config.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise BadValue("device", "a device of this machine", config.device, f"torch says: {error}") from None
+    if device.type == "cpu" and (config.amp or config.compile):
+        raise BadValue("amp and compile", "a GPU", "cpu", "On a CPU they are slower: leave them out.")
+    return device

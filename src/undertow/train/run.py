@@ -1,0 +1,182 @@
+"""A run: the folder that training leaves behind, ours or anyone's.
+
+    run = open_run("runs/m40")                        # made by `undertow train` or a Recorder
+    run = open_run("lightning_logs/v3/checkpoints", model=build_model)     # .pt .pth .ckpt .safetensors
+    run.epochs                                        # (0, 1, 2, 4, ...)
+    run.weights(20); run.model(20)                    # a state dict; a module in evaluation mode
+    run.metrics; run.labels                           # pandas tables
+    run.data()                                        # the data it was trained on, noise included
+
+Nothing here changes the folder, and nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from undertow.errors import BadValue, NotThere, RunProblem, unknown
+from undertow.train.config import TrainConfig
+from undertow.train.facts import RunFacts
+from undertow.train.foreign import Checkpoint, find_checkpoints, load_weights, read_weights, unwrap_names
+from undertow.train.prepare import build_from_facts, prepare_data
+from undertow.train.schedule import Unit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from undertow.data.samples import DataSet
+
+ModelFactory = Callable[[], nn.Module]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Checkpoints in order, with what is known about how they were made."""
+
+    path: Path
+    checkpoints: tuple[Checkpoint, ...]
+    facts: RunFacts
+    factory: ModelFactory | None = None
+
+    @property
+    def unit(self) -> Unit:
+        """What the checkpoints are numbered by."""
+        return self.checkpoints[0].unit
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        """The numbers of the checkpoints (epochs, or steps where `unit` says so)."""
+        return tuple(one.at for one in self.checkpoints)
+
+    @property
+    def config(self) -> TrainConfig | None:
+        """How undertow trained it; None for a loop that is not ours."""
+        return None if self.facts.config is None else TrainConfig.from_dict(self.facts.config)
+
+    def checkpoint(self, at: int) -> Checkpoint:
+        """The checkpoint numbered `at`; a negative number counts from the end."""
+        by_number = {one.at: one for one in self.checkpoints}
+        if at < 0 and -at <= len(self.checkpoints):
+            return self.checkpoints[at]
+        if at not in by_number:
+            near = sorted(by_number, key=lambda other: abs(other - at))[:3]
+            raise BadValue(
+                f"{self.path}",
+                f"a {self.unit} that was kept",
+                at,
+                f"The nearest are {', '.join(map(str, sorted(near)))}.",
+            )
+        return by_number[at]
+
+    def weights(self, at: int) -> dict[str, Tensor]:
+        """The state dict of a checkpoint on the CPU."""
+        return unwrap_names(read_weights(self.checkpoint(at).path))
+
+    def model(self, at: int = -1) -> nn.Module:
+        """The model as it was at a checkpoint, in evaluation mode."""
+        if self.factory is None:
+            raise BadValue(
+                f"{self.path}",
+                "a way to build its model",
+                None,
+                "Open it with open_run(path, model=function) where function() gives an untrained model.",
+            )
+        one = self.checkpoint(at)
+        model = self.factory()
+        load_weights(model, read_weights(one.path), str(one.path))
+        return model.eval()
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """One row per recorded epoch or step; what the table lacks is read from the checkpoints' headers."""
+        import pandas as pd
+
+        rows: dict[Any, dict[str, Any]] = {}
+        for one in self.checkpoints:
+            row = _header_metrics(one)
+            if row:
+                rows[row.get(self.unit, one.at)] = row
+        table = self.path / "metrics.parquet"
+        if table.exists():
+            stored = pd.read_parquet(table).to_dict("records")
+            rows |= {
+                row[self.unit]: {str(name): value for name, value in row.items()}
+                for row in stored
+                if self.unit in row
+            }
+        return pd.DataFrame([rows[at] for at in sorted(rows)])
+
+    @cached_property
+    def labels(self) -> pd.DataFrame | None:
+        """Training labels: index, given and (where known) true; None if nobody stored them."""
+        import pandas as pd
+
+        table = self.path / "labels.parquet"
+        return pd.read_parquet(table) if table.exists() else None
+
+    def data(self) -> DataSet:
+        """The data the run was trained on, with the same noisy labels; refused if it has changed since."""
+        config = self.config
+        if config is None or self.facts.data is None:
+            raise NotThere(f"{self.path} does not say what it was trained on. Give the data yourself.")
+        data = prepare_data(config)
+        if data.fingerprint != self.facts.data["fingerprint"]:
+            raise RunProblem(
+                f"{self.path}: wanted the data it was trained on (fingerprint {self.facts.data['fingerprint'][:8]}), "
+                f"got {data.name} with {data.fingerprint[:8]}. Use the same source, or give the data yourself."
+            )
+        return data
+
+
+def open_run(path: str | Path, *, model: ModelFactory | None = None, pattern: str | None = None) -> Run:
+    """Open a run's folder, or any folder of checkpoints.
+
+    Args:
+        path: a folder with run.json, or one whose files carry an epoch or step in their names.
+        model: gives an untrained model; not needed where undertow built the model.
+        pattern: a regular expression with one group, the number in a checkpoint's name.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise _no_run(folder)
+    ours = (folder / "run.json").exists()
+    facts = RunFacts.read(folder) if ours else RunFacts()
+    inner = folder / "checkpoints"
+    found = find_checkpoints(inner if inner.is_dir() else folder, pattern)
+    factory = model or (build_from_facts(facts.model) if facts.model else None)
+    return Run(folder, found, facts, factory)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether undertow wrote a run into `folder`."""
+    return (folder / "run.json").exists()
+
+
+def list_runs(folder: str | Path) -> list[Path]:
+    """Run folders in `folder`, itself and its sub-folders to any depth."""
+    return sorted(found.parent for found in Path(folder).rglob("run.json"))
+
+
+def _no_run(folder: Path) -> Exception:
+    if folder.exists():
+        return RunProblem(f"{folder}: wanted a run's folder, got a file.")
+    if folder.parent.is_dir():
+        beside = [str(found) for found in folder.parent.iterdir() if is_run(found)]
+        return unknown("run", str(folder), beside, "`undertow runs` lists what is there.")
+    return NotThere(f"There is no run {folder}. `undertow runs` lists what is there.")
+
+
+def _header_metrics(one: Checkpoint) -> dict[str, Any]:
+    if one.path.suffix != ".safetensors":
+        return {}
+    with safe_open(one.path, framework="pt") as file:
+        header = file.metadata() or {}
+    return json.loads(header.get("metrics", "{}"))

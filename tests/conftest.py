@@ -1,0 +1,27 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+# Two MKL threads on busy cores collapse (an eigh of 0.2 s took 21 s): one thread per test process.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real data sets; skips where the machine has none."""
+    folder = os.environ.get("UNDERTOW_DATA")
+    if not folder:
+        pytest.skip("UNDERTOW_DATA names no folder with real data sets (mnist, cifar10, ...)")
+    return Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or fills the user's cache; all tests of a session share one."""
+    monkeypatch.setenv("UNDERTOW_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))

@@ -1,0 +1,113 @@
+"""Sizes, estimates and the choice of a route."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from undertow.errors import BadValue
+from undertow.features.budget import choose_route, estimate_memory, parse_size, plan_routes, show_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("2GB", 2 * 10**9),
+        ("2 gb", 2 * 10**9),
+        ("1.5G", 15 * 10**8),
+        ("512MiB", 512 * 2**20),
+        ("100k", 10**5),
+        ("7", 7),
+        (4096, 4096),
+        ("3B", 3),
+        ("1TB", 10**12),
+    ],
+)
+def test_sizes_are_read(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "two GB", "-2GB", "2 XB", "2iB", "0", "0.5B", "1e9", "nan"])
+def test_sizes_that_mean_nothing_are_refused(text):
+    with pytest.raises(BadValue, match="memory: wanted"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1500, "1.5 kB"),
+        (335_544_320, "336 MB"),
+        (2.1e9, "2.1 GB"),
+        (5e13, "50.0 TB"),
+    ],
+)
+def test_sizes_are_shown(size, text):
+    assert show_size(size) == text
+
+
+TEN = [1000] * 10
+
+
+@pytest.mark.parametrize(
+    ("n_per_class", "dim", "budget", "kind"),
+    [
+        (TEN, 512, "2GB", "moments"),
+        (TEN, 2048, "2GB", "gram"),
+        (TEN, 16384, "2GB", "gram"),
+        ([6000] * 10, 2048, "2GB", "moments"),
+        ([6000] * 10, 2048, "300MB", "randomised"),
+        ([6000] * 10, 16384, "3GB", "gram"),
+        ([60_000] * 10, 16384, "3GB", "randomised"),
+        ([600] * 200, 4096, "2GB", "gram"),
+    ],
+)
+def test_routes(n_per_class, dim, budget, kind):
+    route = choose_route(n_per_class, dim, budget)
+    assert route.kind == kind
+    assert route.estimate.total <= parse_size(budget)
+    assert f"{dim:,} features" in route.reason
+    assert "memory" in route.reason
+
+
+def test_the_reason_tells_what_was_passed_over():
+    reason = choose_route([60_000] * 10, 16384, "3GB").reason
+    assert "moments would take" in reason
+    assert "gram would take" in reason
+
+
+def test_a_budget_below_everything_is_refused_with_the_least_that_would_do():
+    with pytest.raises(BadValue, match=r"at least \d.* for a layer of 16,384 features.* got '1.0 MB'"):
+        choose_route(TEN, 16384, "1MB")
+
+
+def test_estimates_count_the_state_that_is_really_there():
+    """335 MB of scatter at d = 2048 and ten classes, n * D * 4 bytes of stored features."""
+    assert estimate_memory("moments", TEN, 2048).held >= 10 * 2048**2 * 8
+    assert estimate_memory("gram", TEN, 16384).stored == 10_000 * 16384 * 4
+    assert estimate_memory("gram", TEN, 16384).total < 2**30
+
+
+def test_layers_of_one_pass_share_the_budget():
+    """Fails if each layer is given the whole budget: two states of 350 MB do not fit in 600 MB."""
+    dims = {"fc4": 2048, "fc3": 2048, "fc1": 128}
+    per_class = [3000] * 10
+    plenty = plan_routes(dims, per_class, "2GB")
+    assert [route.kind for route in plenty.values()] == ["moments"] * 3
+    assert list(plenty) == list(dims)
+    tight = plan_routes(dims, per_class, "700MB")
+    assert sorted(route.kind for route in tight.values()) == ["gram", "moments", "moments"]
+    held = sum(route.estimate.held for route in tight.values())
+    assert held + max(route.estimate.work for route in tight.values()) <= 700e6
+    with pytest.raises(BadValue, match="room for layer 'fc1'"):
+        plan_routes(dims, per_class, "100kB")
+
+
+def test_sizes_need_no_torch():
+    code = "import sys, undertow.features as f; f.choose_route([10], 4, '1GB'); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
