@@ -91,7 +91,9 @@ def own_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     assert datasets.is_progress_bar_enabled(), "the settings of the library were not put back"
 
 
-def fill(folder: Path, *, train: int = 9, test: int = 6, colour: bool = True, test_split: str = "test") -> None:
+def fill(
+    folder: Path, *, train: int = 9, test: int = 6, colour: bool = True, test_split: str = "test"
+) -> None:
     for split, count, seed in (("train", train, 1), (test_split, test, 2)):
         blobs = [png(pixels) for pixels in draw(count, colour=colour, seed=seed)]
         labels = [at % 3 for at in range(count)]
@@ -102,7 +104,9 @@ def fill(folder: Path, *, train: int = 9, test: int = 6, colour: bool = True, te
 
 
 @pytest.mark.parametrize(("name", "colour"), [("mnist", False), ("cifar10", True)])
-def test_a_mirror_gives_the_pixels_labels_and_names_that_went_in(mirror: Path, name: str, colour: bool) -> None:
+def test_a_mirror_gives_the_pixels_labels_and_names_that_went_in(
+    mirror: Path, name: str, colour: bool
+) -> None:
     fill(mirror / name, colour=colour)
     data = load_named(name, seed=0)
     np.testing.assert_array_equal(data.train.x, as_tensor_layout(draw(9, colour=colour, seed=1)))
@@ -155,7 +159,9 @@ def test_the_hubs_column_names_are_known(mirror: Path) -> None:
     """CIFAR-100 on the hub: img, fine_label, coarse_label; the fine ones are wanted."""
     for split in ("train", "test"):
         file = mirror / "cifar100" / "data" / f"{split}-00000-of-00001.parquet"
-        write_parquet(file, list(map(png, draw(6))), [0, 1] * 3, image="img", label="fine_label", names=("a", "b"))
+        write_parquet(
+            file, list(map(png, draw(6))), [0, 1] * 3, image="img", label="fine_label", names=("a", "b")
+        )
     assert load_named("cifar100", 0).classes == ("a", "b")
 
 
@@ -211,8 +217,14 @@ def broken(mirror: Path, **changes: object) -> None:
 
 whole = list(map(png, draw(6)))
 BROKEN = {
-    "unreadable image": ({"blobs": [*whole[:4], b"no image", whole[0]]}, r"svhn/train, row 4: wanted an image"),
-    "cut image": ({"blobs": [*whole[:2], whole[0][:60], *whole[3:]]}, r"svhn/train, row 2: wanted a whole image"),
+    "unreadable image": (
+        {"blobs": [*whole[:4], b"no image", whole[0]]},
+        r"svhn/train, row 4: wanted an image",
+    ),
+    "cut image": (
+        {"blobs": [*whole[:2], whole[0][:60], *whole[3:]]},
+        r"svhn/train, row 2: wanted a whole image",
+    ),
     "no image": ({"blobs": [*whole[:5], None]}, r"column image: .* none in row 5"),
     "other size": ({"blobs": [*whole[:5], png(draw(1, size=(7, 4))[0])]}, r"row 5: wanted 4x5 .* got 4x7"),
     "float labels": ({"labels": [0.0, 1.0, 2.0] * 2}, "whole-number class labels, got double"),
@@ -222,7 +234,10 @@ BROKEN = {
     "hidden labels": ({"labels": [-1] * 6}, r"got -1 at index 0 \(6 such"),
     "one class": ({"labels": [1] * 6}, "only class 1"),
     "no rows": ({"blobs": [], "labels": np.array([], np.int64)}, "at least one sample"),
-    "image column": ({"image": "picture", "names": None}, "wanted a column of images, got columns picture, label"),
+    "image column": (
+        {"image": "picture", "names": None},
+        "wanted a column of images, got columns picture, label",
+    ),
     "label column": ({"label": "kind", "names": None}, "wanted a column of labels, got columns image, kind"),
 }
 
@@ -337,10 +352,12 @@ def test_the_offline_switch_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None
     before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
     with pytest.raises(hub.HubProblem):
         hub.fetch_tables(Place(repo="owner/none"))
-    assert (datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE) == before
+    assert before == (datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE)
 
 
-def test_a_silent_hub_is_given_up_soon_with_both_ways(monkeypatch: pytest.MonkeyPatch, own_hub_cache: Path) -> None:
+def test_a_silent_hub_is_given_up_soon_with_both_ways(
+    monkeypatch: pytest.MonkeyPatch, own_hub_cache: Path
+) -> None:
     """Left alone the library retries for about 25 s: fails if the first question is not asked or not bounded."""
     import huggingface_hub
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from undertow.data.noise import (
     LabelNoise,
+    _draw_from_rows,
     counted_transition,
     expected_wrong,
     flip_rates,
@@ -173,12 +174,15 @@ def test_pairwise_noise_takes_the_next_class() -> None:
     assert torch.equal(LabelNoise("pairwise", 1.0).apply(samples, 5).y, (samples.y + 1) % 5)
 
 
-def test_a_zero_probability_is_never_drawn_at_the_ends() -> None:
-    """Fails if the last class catches what rounding leaves of a row (three times 1/3, then nothing)."""
-    third = 1 / 3
-    matrix = tuple((third, third, third, 0.0) for _ in range(4))
-    noisy = LabelNoise("asymmetric", 1.0, matrix=matrix).apply(some_samples(20_000, 4), 4)
-    assert int(noisy.y.max()) == 2
+def test_draws_at_the_ends_stay_among_the_possible_classes() -> None:
+    """Ten times 0.1 sums to 1 - 1e-16 and three times 1/3 leaves nothing for a fourth class: fails without care."""
+    tenths = torch.full((10, 10), 0.1, dtype=torch.float64)
+    thirds = torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0.0]] * 4, dtype=torch.float64)
+    late = torch.full((1,), np.nextafter(1.0, 0.0), dtype=torch.float64)
+    first = torch.zeros(1, dtype=torch.int64)
+    assert _draw_from_rows(tenths, first, late).tolist() == [9]
+    assert _draw_from_rows(thirds, first, late).tolist() == [2]
+    assert _draw_from_rows(thirds.flip(1), first, torch.zeros(1).double()).tolist() == [1]
 
 
 @pytest.mark.parametrize("p", [0.05, 0.4, 0.9])

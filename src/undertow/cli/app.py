@@ -10,6 +10,7 @@ app = App(
     name="undertow",
     help="Read a neural network's training run from beneath.",
     version=__version__,
+    suppress_keyboard_interrupt=False,  # main says what is left of the work
     help_format="plaintext",  # the markdown renderer alone would cost a tenth of a second
     help_epilogue="Every command takes --debug (show tracebacks). Exit codes: 0 done, 1 failed, 2 wrong usage.",
 )

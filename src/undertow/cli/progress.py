@@ -83,19 +83,21 @@ class Bar(Silent):
 
     def step(self, epoch: int, step: int) -> None:
         """Move the bar, at most ten times a second."""
-        now = time.monotonic()
-        if now - self._shown >= REFRESH:
-            self._shown = now
-            speed = (step - self._first) * self._samples_per_step / max(now - self._began, 1e-9)
-            numbers = f"{self._numbers}{thousands(round(speed))}/s"
-            self._progress.update(self._task, completed=step, epoch=epoch, numbers=numbers)
+        if time.monotonic() - self._shown >= REFRESH:
+            self._show(epoch, step)
+
+    def _show(self, epoch: int, step: int) -> None:
+        self._shown = time.monotonic()
+        speed = (step - self._first) * self._samples_per_step / max(self._shown - self._began, 1e-9)
+        numbers = f"{self._numbers}{thousands(round(speed))}/s"
+        self._progress.update(self._task, completed=step, epoch=epoch, numbers=numbers)
 
     def epoch(self, row: dict[str, Any]) -> None:
         """Show the epoch's numbers."""
         loss = f"loss {row['train_loss']:.3f}  " if "train_loss" in row else ""
         fit = f"train {percent(row.get('train_accuracy'))}  " if "train_accuracy" in row else ""
         self._numbers = f"{loss}{fit}test {percent(row['test_accuracy'])}  "
-        self._progress.update(self._task, completed=row["step"], epoch=row["epoch"])
+        self._show(row["epoch"], row["step"])
 
     def end(self, reason: str) -> None:
         """Leave the finished bar on the screen."""

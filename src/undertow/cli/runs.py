@@ -33,7 +33,11 @@ def runs(folder: Path = Path("runs"), *, json: bool = False) -> None:
         console().print(f"No runs in {folder}. `undertow train --out {folder}/NAME` makes one.")
         return
     columns = ["run", "model", "data", "noise", "checkpoints", "last", "test", "best", "state"]
-    console().print(table("", columns, [[row[name] for name in columns] for row in rows], right=columns[4:8]))
+    screen = console()
+    screen.print(table("", columns, [[row[name] for name in columns] for row in rows], right=columns[4:8]))
+    for row in rows:
+        if "why" in row:
+            screen.print(row["why"], markup=False)
 
 
 def show(run: Path, *, json: bool = False) -> None:
@@ -103,7 +107,7 @@ def _row(path: Path) -> dict[str, Any]:
         run = open_run(path)
         config, metrics = run.config, run.metrics
     except UndertowError as error:
-        return {"run": str(path), **blank, "state": str(error)}
+        return {"run": str(path), **blank, "state": "damaged", "why": str(error)}
     row = {"run": str(path), **blank, "checkpoints": len(run.checkpoints), "last": run.epochs[-1]}
     row["state"] = "recorded" if config is None else "finished" if run.facts.finished else "unfinished"
     if config:

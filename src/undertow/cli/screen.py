@@ -11,9 +11,16 @@ from rich.markup import escape
 from rich.table import Table
 
 
+WIDE = 200
+"""Columns of a pipe or a file, where nothing needs to wrap."""
+
+
 def console() -> Console:
     """The screen; made anew each time so that tests and pipes see their own standard output."""
-    return Console(highlight=False, soft_wrap=True)
+    made = Console(highlight=False, soft_wrap=True)
+    if not made.is_terminal:
+        made.width = WIDE
+    return made
 
 
 def table(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import torch
@@ -130,15 +130,7 @@ def _inputs(x: Any, where: str) -> Tensor:
         )
     elif rows.shape[1] > FEW >= rows.shape[3]:
         rows = rows.transpose(0, 3, 1, 2)
-    if (
-        rows.dtype.kind in "iu"
-        and rows.dtype != np.uint8
-        and rows.size
-        and (rows.min() < 0 or rows.max() > 255)
-    ):
-        at = int(np.argmax(((rows < 0) | (rows > 255)).any(axis=(1, 2, 3))))
-        raise BadData(f"{where}: wanted pixels from 0 to 255, got others in the sample at index {at}.")
-    return torch.from_numpy(np.array(rows, np.float32 if rows.dtype.kind == "f" else np.uint8, order="C"))
+    return _as_float32(rows) if rows.dtype.kind == "f" else _as_bytes(rows, where)
 
 
 def _vectors(rows: Array, where: str) -> Tensor:
@@ -147,7 +139,23 @@ def _vectors(rows: Array, where: str) -> Tensor:
             f"{where}: wanted vectors as floats or tokens as int64, got uint8 of shape {rows.shape}. "
             "Reshape pixels to (N, H, W), or convert them to float."
         )
-    return torch.from_numpy(np.array(rows, np.int64 if rows.dtype.kind in "iu" else np.float32, order="C"))
+    if rows.dtype.kind == "f":
+        return _as_float32(rows)
+    return torch.from_numpy(np.array(rows, np.int64, order="C"))
+
+
+def _as_bytes(pixels: Array, where: str) -> Tensor:
+    if pixels.dtype != np.uint8:
+        beyond = ((pixels < 0) | (pixels > 255)).any(axis=(1, 2, 3))
+        if beyond.any():
+            at = int(beyond.argmax())
+            raise BadData(f"{where}: wanted pixels from 0 to 255, got others in the sample at index {at}.")
+    return torch.from_numpy(np.array(pixels, np.uint8, order="C"))
+
+
+def _as_float32(rows: Array) -> Tensor:
+    with np.errstate(over="ignore"):  # what is too large becomes infinity, and that is refused by its index
+        return torch.from_numpy(np.array(rows, np.float32, order="C"))
 
 
 def _labels(y: Any, where: str) -> Tensor:
@@ -245,11 +253,11 @@ def _from_parts(name: str, parts: Mapping[str, Array], seed: int) -> DataSet:
 
 
 def _read_npz(path: Path) -> dict[str, Array]:
-    archive = _read_numpy(path)
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise BadData(f"{path}: wanted an archive of arrays, got a single one. Call it .npy.")
-    with archive:
-        return {key: _read_key(archive, key, path) for key in archive.files}
+    with path.open("rb") as file:
+        archive = _open_numpy(file, path)
+        if not isinstance(archive, Mapping):
+            raise BadData(f"{path}: wanted an archive of arrays, got a single one. Call it .npy.")
+        return {key: _read_key(archive, key, path) for key in archive}
 
 
 def _read_npys(path: Path) -> dict[str, Array]:
@@ -257,17 +265,23 @@ def _read_npys(path: Path) -> dict[str, Array]:
     if path.stem not in ("x", "x_train"):
         raise BadData(f"{path}: wanted x.npy with y.npy beside it, or x_train.npy with its companions.")
     stems = ("x", "y") if path.stem == "x" else ("x_train", "y_train", "x_test", "y_test")
-    return {stem: _read_numpy(file) for stem in stems if (file := path.with_name(f"{stem}.npy")).is_file()}
+    parts: dict[str, Array] = {}
+    for part in (path.with_name(f"{stem}.npy") for stem in stems):
+        if part.is_file():
+            with part.open("rb") as file:
+                parts[part.stem] = _open_numpy(file, part)
+    return parts
 
 
-def _read_numpy(path: Path) -> Any:
+def _open_numpy(file: BinaryIO, path: Path) -> Any:
+    """The array, or the archive that reads its arrays when asked."""
     try:
-        return np.load(path, allow_pickle=False)
+        return np.load(file, allow_pickle=False)
     except Exception as error:  # zip, header and pickle errors have no common type
         raise BadData(f"{path}: wanted plain arrays, got {_reason(error)}") from error
 
 
-def _read_key(archive: Any, key: str, path: Path) -> Array:
+def _read_key(archive: Mapping[str, Array], key: str, path: Path) -> Array:
     try:
         return archive[key]
     except Exception as error:  # as above

@@ -63,9 +63,16 @@ class Estimate:
         """The peak in memory."""
         return self.held + self.work
 
+    def beside(self, other: Estimate) -> Estimate:
+        """Of two layers gathered in one pass: what is held adds up, the work is done one after the other."""
+        return Estimate(self.held + other.held, max(self.work, other.work), self.stored + other.stored)
+
     def __str__(self) -> str:
         stored = f" and {show_size(self.stored)} of stored features" if self.stored else ""
         return f"about {show_size(self.total)} of memory{stored}"
+
+
+NOTHING = Estimate(0, 0)
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,14 @@ def estimate_memory(
     return Estimate(batch, 3 * dim * directions * 8 + most * directions * 4 + read, rows * dim * 4)
 
 
-def choose_route(n_per_class: Sequence[int], dim: int, budget: int | str, *, batch_size: int = 512) -> Route:
+def choose_route(
+    n_per_class: Sequence[int],
+    dim: int,
+    budget: int | str,
+    *,
+    batch_size: int = 512,
+    others: Estimate = NOTHING,
+) -> Route:
     """The cheapest route for a layer that keeps to the budget.
 
     Args:
@@ -102,6 +116,7 @@ def choose_route(n_per_class: Sequence[int], dim: int, budget: int | str, *, bat
         dim: the layer's width.
         budget: memory for this layer, in bytes or as "2GB".
         batch_size: samples per forward pass.
+        others: what layers gathered in the same pass take already.
     """
     limit, most = parse_size(budget), max(n_per_class, default=0)
     order: tuple[RouteKind, RouteKind] = ("moments", "gram") if dim <= most else ("gram", "moments")
@@ -109,7 +124,7 @@ def choose_route(n_per_class: Sequence[int], dim: int, budget: int | str, *, bat
     tried: dict[RouteKind, Estimate] = {}
     for kind in (*order, "randomised"):
         estimate = estimate_memory(kind, n_per_class, dim, batch_size=batch_size)
-        if estimate.total <= limit:
+        if estimate.beside(others).total <= limit:
             passed = "".join(f"; {other} would take {show_size(e.total)}" for other, e in tried.items())
             return Route(kind, f"{kind}: {sizes}{passed}; {estimate}.", estimate)
         tried[kind] = estimate
@@ -124,14 +139,13 @@ def plan_routes(
 
     Narrow layers choose first; a layer that finds too little left takes a leaner route.
     """
-    limit, held = parse_size(budget), 0
     routes: dict[str, Route] = {}
+    others = NOTHING
     for name in sorted(dims, key=lambda layer: dims[layer]):
         try:
-            routes[name] = choose_route(n_per_class, dims[name], max(limit - held, 1), batch_size=batch_size)
+            routes[name] = choose_route(n_per_class, dims[name], budget, batch_size=batch_size, others=others)
         except BadValue as error:
-            raise BadValue(
-                "memory", f"room for layer {name!r} beside {show_size(held)} of others", show_size(limit)
-            ) from error
-        held += routes[name].estimate.held
+            taken = f"room for layer {name!r} beside {show_size(others.total)} of others"
+            raise BadValue("memory", taken, budget, "Give more, or choose fewer layers.") from error
+        others = routes[name].estimate.beside(others)
     return {name: routes[name] for name in dims}

@@ -115,7 +115,7 @@ class FeatureStore:
             self._layers[name].write(places, part)
 
     def rows(self, layer: str, c: int, labels: Tensor | None = None) -> StoredRows:
-        """The rows of class `c`, in the order of the samples; by other labels if given."""
+        """The rows of class `c` in the order of the samples; by other labels, if given, in that of the file."""
         if layer not in self._layers:
             raise unknown("stored layer", layer, self._layers)
         labels = self.labels if labels is None else labels.cpu()

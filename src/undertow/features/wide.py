@@ -187,19 +187,21 @@ class _Krylov:
     def __init__(
         self, rows: Rows, width: int, generator: torch.Generator, block: int | None, precise: bool
     ) -> None:
-        self._rows, self._block, self._precise = rows, block, precise
-        start = torch.randn(rows.shape[0], width, generator=generator, dtype=torch.float64)
-        # Directions inside the row space from the start, at half the price of a whole step.
-        self._next = torch.linalg.qr(project(rows, start, block=block, precise=precise))[0]
-        self._basis = self._next[:, :0]
-        self._image = self._next[:, :0]
-        self.passes = 2  # with the one for the trace
-        self.values = self._turn = self._next[0, :0]
-        self.exhausted = False
+        self._rows, self._width, self._generator = rows, width, generator
+        self._block, self._precise = block, precise
+        self._basis = self._image = torch.zeros(rows.shape[1], 0, dtype=torch.float64, device=rows.device)
+        self.values = self._turn = self._basis[0]
+        self.passes = 1  # the one for the trace
+        self._next = self._random()
 
     @property
     def size(self) -> int:
         return self._basis.shape[1]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the rows have no direction outside the basis, but for rounding."""
+        return self._next.shape[1] == 0
 
     def grow(self) -> None:
         """One pass over the rows: the image of the newest directions, new Ritz values, the next directions."""
@@ -209,23 +211,32 @@ class _Krylov:
             scores = torch.zeros(len(part), image.shape[1], dtype=torch.float64, device=part.device)
             add_product(scores, part, self._next, dtype)
             add_product(image, part.T, scores, dtype)
+        self.passes += 1
         self._basis = torch.cat([self._basis, self._next], 1)
         self._image = torch.cat([self._image, image], 1)
-        self.passes += 1
         inner = self._basis.T @ self._image
         values, turn = torch.linalg.eigh((inner + inner.T) / 2)
         self.values, self._turn = values.flip(0), turn.flip(1)
-        self._next = self._rest(image)
-        self.exhausted = self._next.shape[1] == 0
+        self._next = self._outside(image, float(self.values[0]))
+        if self.exhausted:
+            # Images stay inside when an eigenvalue has more directions than a block: draw others.
+            self._next = self._random()
 
-    def _rest(self, image: Tensor) -> Tensor:
-        """Orthonormal directions of `image` outside the basis; those within rounding error are dropped."""
+    def _random(self) -> Tensor:
+        """Random combinations of the rows: they lie in the row space, at half the price of an image."""
+        draw = torch.randn(self._rows.shape[0], self._width, generator=self._generator, dtype=torch.float64)
+        self.passes += 1
+        mixed = project(self._rows, draw, block=self._block, precise=self._precise)
+        return self._outside(mixed, float(torch.linalg.matrix_norm(mixed, 2)))
+
+    def _outside(self, block: Tensor, scale: float) -> Tensor:
+        """Orthonormal directions of `block` outside the basis; those within rounding of `scale` are dropped."""
         for _ in range(2):  # once leaves what rounding brought back in
-            image = image - self._basis @ (self._basis.T @ image)
-        q, r = torch.linalg.qr(image)
+            block = block - self._basis @ (self._basis.T @ block)
+        q, r = torch.linalg.qr(block)
         u, sizes, _ = torch.linalg.svd(r)
         noise = 50 * resolution(torch.float64 if self._precise else torch.float32)
-        new = (q @ u)[:, sizes > noise * self.values[0]]
+        new = (q @ u)[:, sizes > noise * scale]
         return torch.linalg.qr(new - self._basis @ (self._basis.T @ new))[0]
 
     def ritz(self, k: int) -> Tensor:

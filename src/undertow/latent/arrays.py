@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 from torch import Tensor
 
 from undertow.errors import BadData
@@ -75,6 +75,7 @@ def label_array(who: str, labels: object, count: int) -> NDArray[Any]:
         raise BadData(f"{who} requires y to be passed, but the target y is None.")
     given = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
     checked = column_or_1d(given, warn=True)
+    assert_all_finite(checked, input_name="y")
     check_classification_targets(checked)
     if len(checked) != count:
         raise BadData(f"{who}: wanted one label per row, got {count} rows and {len(checked)} labels.")

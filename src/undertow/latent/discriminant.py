@@ -51,7 +51,9 @@ class LDA(MomentsProbe):
     def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
         return self._from_within(moments.within(), moments.means, moments.counts, moments.resolution)
 
-    def _from_within(self, within: Tensor, means: Tensor, counts: Tensor, rounding: float = 0) -> dict[str, Tensor]:
+    def _from_within(
+        self, within: Tensor, means: Tensor, counts: Tensor, rounding: float = 0
+    ) -> dict[str, Tensor]:
         size = _deviations(within.diagonal(), means)
         values, vectors = eigh(within / size / size[:, None])
         # Products in float32 blur small variances: what lies below their rounding is noise.
@@ -105,7 +107,10 @@ class QDA(MomentsProbe):
 
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
         means = class_means(rows, index, counts)
-        parts = [rows.index_select(0, at).double() - mean for at, mean in zip(by_class(index, counts), means, strict=True)]
+        parts = [
+            rows.index_select(0, at).double() - mean
+            for at, mean in zip(by_class(index, counts), means, strict=True)
+        ]
         return self._gaussians([part.T @ part / len(part) for part in parts], means, counts)
 
     def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
@@ -124,7 +129,11 @@ class QDA(MomentsProbe):
                 self._refuse(c, int((values <= self.tol).sum()), int(counts[c]))
             whiten.append(vectors / values.sqrt())
             offsets.append(-values.log().sum() / 2)
-        return {"means_": means, "whiten_": torch.stack(whiten), "offsets_": torch.stack(offsets) + log_prior(counts)}
+        return {
+            "means_": means,
+            "whiten_": torch.stack(whiten),
+            "offsets_": torch.stack(offsets) + log_prior(counts),
+        }
 
     def _refuse(self, c: int, flat: int, count: int) -> None:
         raise BadData(

@@ -1,14 +1,14 @@
 """Logistic regression: the linear probe that minimises a loss.
 
-    LogisticProbe().fit(features, labels)                      # the paper's recipe: 20 epochs of Adam
+    LogisticProbe().fit(features, labels)                         # the paper's recipe: 20 epochs of Adam
     probe = LogisticProbe(solver="lbfgs").fit(features, labels)   # to the minimum
     probe.converged_, probe.n_iter_, probe.loss_
-    probe.coef_, probe.intercept_                              # (C, D), (C,)
-    probe.probabilities(test_features)                         # (N, C)
+    probe.coef_, probe.intercept_                                 # (C, D), (C,)
+    probe.probabilities(test_features)                            # (N, C)
 
 The Adam recipe sees raw features, starts like `torch.nn.Linear`, shuffles each epoch and keeps its last
-weights. It stops by the clock: on a few hundred rows twenty epochs are a handful of steps. No loader and no
-autograd: the gradient of the softmax is written out, which is several times faster for so small a model.
+weights. It stops by the clock: on a few hundred rows twenty epochs are a handful of steps. There is no
+loader and no autograd: for so small a model the written-out gradient of the softmax is several times faster.
 
 The minimum has a small L2 penalty, without which it does not exist for separable classes.
 """
@@ -26,6 +26,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from torch import Tensor
+from torch.nn.functional import cross_entropy, one_hot
 
 from undertow.errors import BadData, BadValue, unknown
 from undertow.latent.arrays import Array, as_tensor, in_kind, matching
@@ -37,8 +38,8 @@ SOLVERS = ("adam", "lbfgs")
 class LogisticProbe(Probe):
     """Softmax regression with bias.
 
-    After `fit`: `coef_` (C, D), `intercept_` (C,), `n_iter_` (epochs or iterations), `converged_` (always
-    False for Adam, which does not look), `loss_` (of the last epoch, or the minimum with its penalty).
+    After `fit`: `coef_` (C, D), `intercept_` (C,), `loss_` (mean cross-entropy of the training rows),
+    `n_iter_` (epochs or iterations), `converged_` (False for Adam, which does not look).
 
     Args:
         solver: "adam" for the paper's recipe, "lbfgs" for the minimum.
@@ -46,16 +47,16 @@ class LogisticProbe(Probe):
         batch_size: rows per step of Adam.
         epochs: passes of Adam over the rows.
         seed: of Adam's first weights and of its batches.
-        l2: weight of half the squared weights (not the bias) beside the mean loss; "lbfgs" only.
+        l2: weight of half the squared weights (without the bias) beside the mean loss; "lbfgs" only.
         tol: "lbfgs" has converged when no entry of the gradient is larger.
         max_iter: iterations of "lbfgs" at most.
     """
 
     coef_: Array
     intercept_: Array
+    loss_: float
     n_iter_: int
     converged_: bool
-    loss_: float
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class LogisticProbe(Probe):
         epochs: int = 20,
         seed: int = 0,
         l2: float = 1e-4,
-        tol: float = 1e-5,
+        tol: float = 1e-4,
         max_iter: int = 1000,
     ) -> None:
         self.solver = solver
@@ -82,13 +83,127 @@ class LogisticProbe(Probe):
         return in_kind(as_tensor(self.scores(X)).softmax(1), like=X)
 
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
-        weights = self._adam(rows, index, len(counts)) if self.solver == "adam" else self._lbfgs(rows, index, len(counts))
-        if not torch.isfinite(weights).all():
+        model = _Softmax(rows, len(counts))
+        fit = self._adam if self.solver == "adam" else self._lbfgs
+        fit(model, rows, index)
+        if not torch.isfinite(model.flat).all():
             raise BadData(
-                f"LogisticProbe: the weights have left the finite numbers; the largest feature is "
-                f"{float(rows.abs().max()):.3g}. Scale the features or lower lr."
+                "LogisticProbe: wanted finite weights, got NaN or infinity from features as large as "
+                f"{float(rows.abs().max()):.3g}. Scale the features, or lower lr."
             )
-        return {"coef_": weights[:-1].T.contiguous(), "intercept_": weights[-1].clone()}
+        self.loss_ = model.loss(rows, index)
+        return {"coef_": model.coef.clone(), "intercept_": model.intercept.clone()}
+
+    def _adam(self, model: _Softmax, rows: Tensor, index: Tensor) -> None:
+        draw = torch.Generator().manual_seed(self.seed)
+        bound = rows.shape[1] ** -0.5
+        model.flat.copy_(torch.empty(model.flat.shape).uniform_(-bound, bound, generator=draw))
+        truth = one_hot(index, len(model.coef)).to(rows.dtype)
+        adam = _Adam(model.flat, self.lr)
+        for _ in range(self.epochs):
+            for at in torch.randperm(len(rows), generator=draw).to(rows.device).split(self.batch_size):
+                adam.step(model.slope(rows.index_select(0, at), truth.index_select(0, at)))
+        self.n_iter_, self.converged_ = self.epochs, False
+
+    def _lbfgs(self, model: _Softmax, rows: Tensor, index: Tensor) -> None:
+        truth = one_hot(index, len(model.coef)).to(rows.dtype)
+
+        def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            model.flat.copy_(torch.from_numpy(flat))
+            slope = sum(
+                model.slope(part, right).double() * (len(part) / len(rows))
+                for part, right in zip(rows.split(ROWS), truth.split(ROWS), strict=True)
+            )
+            penalty = self.l2 / 2 * float(model.coef.double().square().sum())
+            slope[: model.coef.numel()] += self.l2 * model.coef.flatten().double()
+            return model.loss(rows, index) + penalty, slope.cpu().numpy()
+
+        # Only the gradient decides: a stop for small steps would look like convergence.
+        options = {"maxiter": self.max_iter, "maxfun": 2 * self.max_iter, "gtol": self.tol, "ftol": 0.0}
+        found: Any = minimize(
+            objective, np.zeros(len(model.flat)), jac=True, method="L-BFGS-B", options=options
+        )
+        model.flat.copy_(torch.from_numpy(found.x))
+        steepest = float(np.abs(found.jac).max())
+        self.n_iter_, self.converged_ = int(found.nit), steepest <= self.tol
+        if not self.converged_:
+            warnings.warn(
+                f"LogisticProbe: after {self.n_iter_} iterations the gradient is {steepest:.2g}, above tol="
+                f"{self.tol:g}. Scale the features, or raise max_iter, l2 or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _score(self, rows: Tensor) -> Tensor:
         return rows @ matching(self.coef_, rows).T + matching(self.intercept_, rows)
+
+    def _check_settings(self) -> None:
+        if self.solver not in SOLVERS:
+            raise unknown("solver for LogisticProbe", self.solver, SOLVERS)
+        for name, low in (("batch_size", 1), ("epochs", 1), ("max_iter", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or value != int(value) or value < low:
+                raise BadValue(f"LogisticProbe({name}=...)", f"a whole number from {low} up", value)
+        for name in ("lr", "tol"):
+            if not getattr(self, name) > 0:
+                raise BadValue(f"LogisticProbe({name}=...)", "a number above 0", getattr(self, name))
+        if not self.l2 >= 0:
+            raise BadValue("LogisticProbe(l2=...)", "a number from 0 up", self.l2)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = self.solver == "adam"  # by design: it stops by the clock
+        return tags
+
+
+class _Softmax:
+    """Weights of a linear layer and their gradient, each in one flat tensor so that a step is few operations.
+
+    All is laid out class by class: products with so few classes are fastest that way round.
+    """
+
+    def __init__(self, rows: Tensor, classes: int) -> None:
+        width = rows.shape[1]
+        self.flat, self._slope = rows.new_zeros(2, classes * (width + 1))
+        self.coef = self.flat[: classes * width].view(classes, width)
+        self.intercept = self.flat[classes * width :]
+        self._coef_slope = self._slope[: classes * width].view(classes, width)
+        self._intercept_slope = self._slope[classes * width :]
+
+    def slope(self, rows: Tensor, truth: Tensor) -> Tensor:
+        """The gradient of the mean cross-entropy, for one-hot `truth` (N, C); overwritten by the next call."""
+        off = torch.addmm(self.intercept[:, None], self.coef, rows.T).softmax(0).sub_(truth.T).div_(len(rows))
+        torch.mm(off, rows, out=self._coef_slope)
+        torch.sum(off, 1, out=self._intercept_slope)
+        return self._slope
+
+    def loss(self, rows: Tensor, index: Tensor) -> float:
+        """The mean cross-entropy."""
+        total = sum(
+            float(
+                cross_entropy(torch.addmm(self.intercept, part, self.coef.T).double(), right, reduction="sum")
+            )
+            for part, right in zip(rows.split(ROWS), index.split(ROWS), strict=True)
+        )
+        return total / len(rows)
+
+
+class _Adam:
+    """Adam with its usual constants, on one flat tensor."""
+
+    def __init__(self, flat: Tensor, lr: float) -> None:
+        self.flat, self.lr, self.steps = flat, lr, 0
+        self.first, self.second, self.size = (
+            torch.zeros_like(flat),
+            torch.zeros_like(flat),
+            torch.empty_like(flat),
+        )
+
+    def step(self, slope: Tensor, keep: float = 0.9, keep_square: float = 0.999, eps: float = 1e-8) -> None:
+        self.steps += 1
+        self.first.lerp_(slope, 1 - keep)
+        self.second.mul_(keep_square).addcmul_(slope, slope, value=1 - keep_square)
+        # Both corrections of the start are put into the step, which saves a pass over the weights.
+        correction = math.sqrt(1 - keep_square**self.steps)
+        torch.sqrt(self.second, out=self.size).add_(eps * correction)
+        self.flat.addcdiv_(self.first, self.size, value=-self.lr * correction / (1 - keep**self.steps))

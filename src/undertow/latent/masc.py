@@ -82,7 +82,10 @@ class MASC(MomentsProbe):
     def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
         moment: Callable[[int], Tensor] = moments.second_moment
         return self._side_by_side(
-            [of_moment(moment(c), rounding=moments.resolution, **self._wanted()) for c in range(moments.classes)]
+            [
+                of_moment(moment(c), rounding=moments.resolution, **self._wanted())
+                for c in range(moments.classes)
+            ]
         )
 
     def _side_by_side(self, found: list[Subspace]) -> dict[str, Tensor]:
@@ -105,7 +108,11 @@ class MASC(MomentsProbe):
 
     def _check_settings(self) -> None:
         if self.components is not None:
-            if isinstance(self.components, bool) or self.components != int(self.components) or self.components < 1:
+            if (
+                isinstance(self.components, bool)
+                or self.components != int(self.components)
+                or self.components < 1
+            ):
                 raise BadValue("MASC(components=...)", "a whole number from 1 up, or None", self.components)
         elif not 0 < self.variance <= 1:
             raise BadValue(

@@ -67,7 +67,9 @@ class Probe(ClassifierMixin, BaseEstimator):
     def predict(self, X: Array) -> Array:
         """The name of the class with the largest score, for each row (N,)."""
         best = as_tensor(self.scores(X)).argmax(1)
-        if isinstance(X, Tensor) and (isinstance(self.classes_, Tensor) or self.classes_.dtype.kind in "biuf"):
+        if isinstance(X, Tensor) and (
+            isinstance(self.classes_, Tensor) or self.classes_.dtype.kind in "biuf"
+        ):
             return as_tensor(self.classes_).to(X.device)[best]
         return _numpy(self.classes_)[best.cpu().numpy()]
 

@@ -66,7 +66,9 @@ def of_stored(rows: Rows, *, share: float | None = None, count: int | None = Non
     total = float(inner.diagonal().sum())
     if total == 0:
         return Subspace(inner.new_zeros(rows.shape[1], 0), 0.0)
-    found = eigenvectors((inner / total).float(), share=share, count=count, rounding=resolution(torch.float32))
+    found = eigenvectors(
+        (inner / total).float(), share=share, count=count, rounding=resolution(torch.float32)
+    )
     weights = found.vectors.double() / (found.values.double() * total).sqrt()
     return Subspace(orthonormal(project(rows, weights)), _share(found))
 

@@ -52,11 +52,17 @@ class VeLPIC(MomentsProbe):
     def fit_rows(self, rows: Sequence[Rows], classes: Sequence[Any] | Array | None = None) -> Self:
         """Learn from rows that are read in blocks, one item per class, as `MASC.fit_rows`."""
         bases = [of_stored(part, count=1).basis for part in rows]
-        means = torch.stack([mean_of(part) if part.shape[0] else bases[0].new_zeros(part.shape[1]) for part in rows])
+        means = torch.stack(
+            [mean_of(part) if part.shape[0] else bases[0].new_zeros(part.shape[1]) for part in rows]
+        )
         return self.fit_bases(bases, means, torch.tensor([part.shape[0] for part in rows]), classes)
 
     def fit_bases(
-        self, bases: Sequence[Array], means: Tensor, counts: Tensor, classes: Sequence[Any] | Array | None = None
+        self,
+        bases: Sequence[Array],
+        means: Tensor,
+        counts: Tensor,
+        classes: Sequence[Any] | Array | None = None,
     ) -> Self:
         """Learn from bases (D, k_c) of the classes, such as MASC's, of which the first column is taken.
 

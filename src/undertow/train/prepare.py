@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from undertow.data.encode import encode_labels
+from undertow.data.inputs import to_inputs
 from undertow.data.load import load_data
 from undertow.data.noise import parse_noise
 from undertow.data.samples import DataSet
@@ -38,7 +39,9 @@ def prepare_data(config: TrainConfig, data: DataSet | None = None) -> DataSet:
         train = encode_labels(train, len(data.classes), labels="true")
         random = stream(config.seed_noise, "encoded test labels")
         test = encode_labels(test, len(data.classes), labels="random", generator=random)
-    return replace(data, train=train, test=test, scaling=config.scaling or data.scaling)
+    scaling = config.scaling or data.scaling
+    to_inputs(test.x[:1], scaling)  # an unknown or unfit scaling is refused here, before any folder is made
+    return replace(data, train=train, test=test, scaling=scaling)
 
 
 def prepare_model(config: TrainConfig, data: DataSet) -> tuple[nn.Module, dict[str, Any]]:

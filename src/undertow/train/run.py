@@ -70,7 +70,7 @@ class Run:
             near = sorted(by_number, key=lambda other: abs(other - at))[:3]
             raise BadValue(
                 f"{self.path}",
-                f"a {self.unit} that was kept",
+                f"the {self.unit} of a kept checkpoint",
                 at,
                 f"The nearest are {', '.join(map(str, sorted(near)))}.",
             )

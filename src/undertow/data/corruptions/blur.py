@@ -1,6 +1,8 @@
 """Blurs: defocus_blur, glass_blur, motion_blur, zoom_blur.
 
-blurred = defocus_blur(x, draws, 1.5, 0.1)       # x (N, C, H, W) float64 in [0, 1]
+    blurred = defocus_blur(x, draws, 1.5, 0.1)       # x (N, C, H, W) float64 in [0, 1]
+
+Edges go on outside as mirror image (defocus), as last pixel (glass, motion) or not at all (zoom).
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ def glass_blur(x: Tensor, draws: Draws, sigma: float, iterations: int) -> Tensor
 
     The published generator means to swap each pixel with one at most one row up and one column left, but
     its swap of array views only copies: the pixel takes the neighbour's value and the neighbour keeps it.
-    The copy is done here too. True swaps carry pixels far along the scan, and changed CIFAR-10 images at
-    severity 1 by 40 % more than the published ones.
+    The copy is done here too. True swaps carry pixels far along the scan: at severity 1 they changed
+    CIFAR-10 images by 40 % more than the copies did (mean absolute difference, 25 images).
     """
     height, width = x.shape[2:]
     rows, columns = (gaussian_matrix(size, sigma, "nearest") for size in (height, width))

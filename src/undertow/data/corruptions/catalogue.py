@@ -1,8 +1,10 @@
 """The fifteen corruptions with their five severities, and applying one.
 
-corrupt(images, "fog", severity=3)                           # uint8 in, uint8 out
-corrupt(images[rows], "fog", 3, index=rows)                  # the same pictures as above at these rows
-CORRUPTIONS                                                  # the names, in the paper's order
+    corrupt(images, "fog", severity=3)                           # uint8 in, uint8 out
+    corrupt(images[rows], "fog", 3, index=rows)                  # the same pictures as above at these rows
+    CORRUPTIONS                                                  # the names, in the paper's order
+
+A severity's settings are those of CIFAR-10-C, made for pixels in [0, 1] and 32 x 32 images.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Digital changes: brightness, contrast, elastic, pixelate, jpeg.
 
-dull = contrast(x, draws, 0.4)           # x (N, C, H, W) float64 in [0, 1]
+    dull = contrast(x, draws, 0.4)           # x (N, C, H, W) float64 in [0, 1]
+
+Only elastic draws random numbers.
 """
 
 from __future__ import annotations

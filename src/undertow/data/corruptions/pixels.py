@@ -1,7 +1,9 @@
 """Pixels as whole numbers and as shares of white.
 
-x = from_pixels(images)          # float64 in [0, 1]
-images = to_pixels(x)            # uint8, cut to [0, 1] and rounded
+    x = from_pixels(images)          # float64 in [0, 1]
+    images = to_pixels(x)            # uint8, cut to [0, 1] and rounded
+
+Corruptions compute in float64 between the two.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """A sheet of all corruptions to look at.
 
-contact_sheet(data.test.x[:3], Path("sheet.png"))      # rows: corruptions; columns: clean, 1 to 5
+    contact_sheet(data.test.x[:3], Path("sheet.png"))      # rows: corruptions; columns: clean, 1 to 5
+
+The same image keeps its place in every cell, so that a row can be read from left to right.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Weather: snow, frost, fog.
 
-foggy = fog(x, draws, 1.0, 2.0)          # x (N, C, H, W) float64 in [0, 1]
-plasma(draws, 32, 1.75)                  # (N, 32, 32) in [0, 1], each image its own clouds
-frost_texture(draws, 32, 32)             # (N, 32, 32) in [0, 1], each image its own crystals
+    foggy = fog(x, draws, 1.0, 2.0)          # x (N, C, H, W) float64 in [0, 1]
+    plasma(draws, 32, 1.75)                  # (N, 32, 32) in [0, 1], each image its own clouds
+    frost_texture(draws, 32, 32)             # (N, 32, 32) in [0, 1], each image its own crystals
+
+Results may leave [0, 1]; `corrupt` cuts them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,240 @@
+"""The command line as a person meets it: output, complaints, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from undertow.cli import main
+
+QUICK = ["--data", "digits", "--epochs", "2", "--device", "cpu"]
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = main([str(argument) for argument in arguments])
+    seen = capsys.readouterr()
+    return code, seen.out, seen.err
+
+
+def test_help_lists_all_commands(capsys):
+    code, out, _ = call(capsys, "--help")
+    assert code == 0
+    for command in ("train", "runs", "show", "data", "layers", "demo"):
+        assert command in out
+
+
+def test_train_show_runs_and_layers(capsys, tmp_path):
+    code, out, err = call(capsys, "train", "mlp:16-16", *QUICK, "--noise", "0.4", "--out", tmp_path / "runs" / "one")
+    assert (code, err) == (0, "")
+    assert "mlp:16-16 on digits, label noise 0.4: 2 epochs of adam" in out
+    assert "Ended after 2 epochs: training accuracy" in out
+    assert "3 checkpoints in" in out
+
+    code, out, _ = call(capsys, "show", tmp_path / "runs" / "one")
+    assert code == 0
+    assert "1,297 train, 500 test, 10 classes" in out
+    assert "kept at epoch 0, 1, 2" in out
+
+    code, out, _ = call(capsys, "runs", tmp_path / "runs")
+    assert code == 0
+    assert "finished" in out
+    assert "mlp:16-16" in out
+
+    code, out, _ = call(capsys, "layers", tmp_path / "runs" / "one")
+    assert code == 0
+    assert "layer2" in out
+    assert "probe" in out
+
+
+def test_json_for_machines(capsys, tmp_path):
+    code, out, _ = call(capsys, "train", "mlp:16", *QUICK, "--out", tmp_path / "run", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [row.get("epoch") for row in rows] == [0, 1, 2, None]
+    assert rows[-1] == {"ended": "2 epochs"}
+    assert 0 <= rows[2]["test_accuracy"] <= 1
+
+    _, out, _ = call(capsys, "show", tmp_path / "run", "--json")
+    shown = json.loads(out)
+    assert shown["kept"] == [0, 1, 2]
+    assert shown["config"]["model"] == "mlp:16"
+    _, out, _ = call(capsys, "runs", tmp_path, "--json")
+    assert json.loads(out)["checkpoints"] == 3
+    _, out, _ = call(capsys, "layers", "mlp:16", "--json")
+    assert json.loads(out.splitlines()[0])["name"]
+    _, out, _ = call(capsys, "data", "list", "--json")
+    assert {"digits", "mnist", "mod-division"} <= {json.loads(line)["name"] for line in out.splitlines()}
+
+
+def test_freeze_and_reinitialise_from_the_command_line(capsys, tmp_path):
+    more = ["--freeze-at", "1:layer1", "--reinit-at", "1:layer2", "--checkpoints", "every:1"]
+    code, _, err = call(capsys, "train", "mlp:8-8", *QUICK, *more, "--out", tmp_path / "run")
+    assert (code, err) == (0, "")
+    import undertow as ut
+
+    run = ut.open_run(tmp_path / "run")
+    assert run.facts.interventions == ["FreezeAt 1 layer1", "ReinitialiseAt 1 layer2"]
+    first, last = run.weights(1), run.weights(2)
+    assert {name for name in first if torch.equal(first[name], last[name])} >= {
+        name for name in first if name.startswith("layer1.")
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["trian"], 2, 'Did you mean "train"?'),
+        (["train", "--epoch", "3"], 2, "Did you mean --epochs?"),
+        (["train", "--epochs", "many"], 2, "epochs"),
+        (["train", "--optimiser", "sdg"], 2, "sgd"),
+        (["train", "mpl"], 2, "Did you mean 'mlp'"),
+        (["train", "mlp:8,dropuot=0.1"], 2, "Did you mean 'dropout'"),
+        (["train", "--data", "digts"], 2, "Did you mean 'digits'"),
+        (["train", "--noise", "1.4"], 2, "1.4"),
+        (["train", "--noise", "unifrm:0.2"], 2, "Did you mean 'uniform'"),
+        (["train", "--scaling", "halff"], 2, "Did you mean 'half'"),
+        (["train", "--lr", "-1"], 2, "lr: wanted a number of at least 0.0, got -1.0"),
+        (["train", "--checkpoints", "now"], 2, "paper, every:K"),
+        (["train", "--freeze-at", "layer1"], 2, "EPOCH:LAYER"),
+        (["train", "--data", "no/such/folder"], 1, "no/such/folder"),
+        (["show", "no/such/run"], 1, "There is no run no/such/run"),
+        (["runs", "no/such/folder"], 1, "There is no folder"),
+        (["layers", "resnet19"], 2, "Did you mean"),
+        (["layers", "mlp", "--data", "digts"], 2, "Did you mean 'digits'"),
+        (["data", "show", "minst"], 2, "Did you mean 'mnist'"),
+        (["data", "fetch"], 2, "at least one data set"),
+        (["data", "lst"], 2, 'Did you mean "list"?'),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(capsys, tmp_path, monkeypatch, arguments, code, message):
+    monkeypatch.chdir(tmp_path)
+    got, out, err = call(capsys, *arguments)
+    assert got == code
+    assert message in err
+    assert err.startswith("undertow: ")
+    assert len(err.strip().splitlines()) == 1
+    assert "Traceback" not in err + out
+    assert not any(tmp_path.iterdir()), "bad usage leaves nothing behind"
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    command = [sys.executable, "-m", "undertow", "show", str(tmp_path / "none"), "--debug"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_data_commands(capsys, tmp_path):
+    code, out, _ = call(capsys, "data", "list")
+    assert code == 0
+    assert "digits" in out
+    assert "cifar100" in out
+    code, out, _ = call(capsys, "data", "show", "digits", "--noise", "0.4")
+    assert code == 0
+    assert "of the training labels are wrong" in out
+    code, out, _ = call(capsys, "data", "show", "digits", "--noise", "0.4", "--json")
+    assert 0.3 < json.loads(out)["wrong_labels"] < 0.42
+    code, out, _ = call(capsys, "data", "fetch", "digits", "blobs")
+    assert code == 0
+    assert "digits: 1,297 + 500 samples" in out
+
+
+@pytest.mark.realdata
+def test_contact_sheet(capsys, tmp_path, real_data):
+    code, out, _ = call(capsys, "data", "corruptions", "--out", tmp_path / "sheet.png")
+    assert code == 0
+    assert "15 corruptions" in out
+    assert (tmp_path / "sheet.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_foreign_checkpoints_are_shown(capsys, tmp_path):
+    torch.save({"weight": torch.zeros(2, 2)}, tmp_path / "model_epoch_3.pt")
+    code, out, err = call(capsys, "show", tmp_path)
+    assert (code, err) == (0, "")
+    assert "kept at epoch 3" in out
+
+
+def test_a_damaged_run_does_not_hide_the_others(capsys, tmp_path):
+    call(capsys, "train", "mlp:8", "--epochs", "0", "--out", tmp_path / "good", "--device", "cpu")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "run.json").write_text("{")
+    code, out, _ = call(capsys, "runs", tmp_path)
+    assert code == 0
+    assert "good" in out
+    assert "cannot be read" in out
+
+
+def test_names_with_brackets_are_printed_as_they_are(capsys, tmp_path):
+    """Fails if a user's name is taken for screen markup."""
+    folder = tmp_path / "[bold]run[/]"
+    code, out, _ = call(capsys, "train", "mlp:8", "--epochs", "0", "--out", folder, "--device", "cpu")
+    assert code == 0
+    assert "[bold]run[/]" in out
+
+
+def test_demo_tells_the_story_and_replaces_only_its_own_run(capsys, tmp_path):
+    code, out, _ = call(capsys, "demo", "--out", tmp_path / "demo")
+    assert code == 0
+    assert "it memorised them, and lost" in out
+    (tmp_path / "other" / "run").mkdir(parents=True)
+    (tmp_path / "other" / "run" / "mine.txt").write_text("mine")
+    code, _, err = call(capsys, "demo", "--out", tmp_path / "other")
+    assert code == 1
+    assert "holds no run" in err
+    assert (tmp_path / "other" / "run" / "mine.txt").exists()
+
+
+def test_a_bar_on_a_terminal_and_silence_in_a_pipe(tmp_path):
+    """A real pseudo-terminal shows the bar with its numbers."""
+    import pty
+
+    seen = bytearray()
+
+    def read(descriptor: int) -> bytes:
+        data = os.read(descriptor, 4096)
+        seen.extend(data)
+        return b""
+
+    command = [sys.executable, "-m", "undertow", "train", "mlp:16", *QUICK, "--out", str(tmp_path / "tty")]
+    pid, descriptor = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm", COLUMNS="120")
+        os.execv(sys.executable, command)
+    try:
+        while read(descriptor) == b"":
+            pass
+    except OSError:
+        pass
+    os.close(descriptor)
+    assert os.waitpid(pid, 0)[1] == 0
+    text = seen.decode(errors="replace")
+    assert "epoch 2/2" in text
+    assert "loss" in text
+    assert "/s" in text
+
+    command[-1] = str(tmp_path / "pipe")
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "epoch 2/2" not in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_an_interrupted_run_says_how_to_go_on(capsys, tmp_path, monkeypatch):
+    from undertow.train import loop
+
+    monkeypatch.setattr(loop.Trainer, "_train_epoch", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+    code, _, err = call(capsys, "train", "mlp:8", *QUICK, "--out", tmp_path / "run")
+    assert code == 130
+    assert "--resume goes on" in err
+
+
+def test_output_cut_off_by_head_is_no_error(tmp_path: Path):
+    command = f"{sys.executable} -m undertow data list | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
