@@ -137,6 +137,7 @@ class Scripted:
         self.normal = iter([noise / 0.25, np.zeros_like(noise)])
 
     def integers(self, low: int, high: int, count: int, endpoint: bool = False) -> np.ndarray:
+        assert (low, high + endpoint) in ((36, 61), (0, 48)), "the published ranges"
         return np.full(count, next(self.whole))
 
     def random(self, count: int) -> np.ndarray:

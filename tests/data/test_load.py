@@ -99,7 +99,9 @@ def test_a_known_word_wins_over_a_file_and_a_dot_gives_the_file(
     assert load_data("others").classes == ("cat", "dog")
 
 
-def test_a_folder_of_parquet_files_is_read_by_its_path(tmp_path: Path) -> None:
+def test_a_folder_of_parquet_files_is_read_by_its_path_or_as_a_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "set" / "data" / "train-00000-of-00001.parquet"
     file.parent.mkdir(parents=True)
     picture = tmp_path / "one.png"
@@ -107,6 +109,9 @@ def test_a_folder_of_parquet_files_is_read_by_its_path(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": [picture.read_bytes()] * 10, "label": [0, 1] * 5}), file)
     data = load_data(tmp_path / "set")
     assert (data.name, data.shape, len(data.train)) == ("set", (3, 3, 3), 8)
+    monkeypatch.setenv("UNDERTOW_DATA", str(tmp_path))
+    (tmp_path / "set").rename(tmp_path / "cifar10")
+    assert load_data("cifar10").fingerprint == data.fingerprint
 
 
 @pytest.mark.parametrize("source", [5, None, [1, 2], (1, 2, 3), {"x": 1}])

@@ -423,16 +423,25 @@ def test_wrapped_models_answer_to_their_own_names(kind):
     assert_untouched(wrapped, before)
 
 
-def test_a_compiled_part_that_ran_before_is_still_seen():
-    """Fails if compiled code, made before the hook, runs without it."""
-    model, x = (
-        seeded(lambda: nn.Sequential(OrderedDict(body=nn.Sequential(nn.Linear(3, 4), nn.ReLU())))),
-        rand(5, 3),
-    )
-    model.body = torch.compile(model.body, backend="eager")
-    model(x)
+@pytest.mark.parametrize("ran_before", [True, False])
+def test_a_compiled_part_is_seen_and_not_compiled_anew(ran_before):
+    """Fails if compiled code runs without the hook, or if the hook makes torch compile once more."""
+    compiled = []
+
+    def backend(graph, example):
+        compiled.append(graph)
+        return graph
+
+    def build():
+        return nn.Sequential(OrderedDict(body=nn.Sequential(nn.Linear(3, 4), nn.ReLU())))
+
+    model, x = seeded(build), rand(5, 3)
+    model.body = torch.compile(model.body, backend=backend)
+    if ran_before:
+        model(x)
     with Tap(model, ["body", "body.0"]) as tap:
         output, features = tap(x)
+    assert len(compiled) == ran_before
     assert torch.equal(features["body"], output)
     assert (features["body.0"] < 0).any()
 

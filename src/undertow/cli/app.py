@@ -23,6 +23,7 @@ COMMANDS = {
         "Train a small memorising model on embedded data and say what happened.",
     ),
     "train": ("undertow.cli.train:train", "Train a model and keep its checkpoints."),
+    "probe": ("undertow.cli.probe:probe", "Ask every layer at every checkpoint what it knows."),
     "runs": ("undertow.cli.runs:runs", "List the runs in a folder."),
     "show": ("undertow.cli.runs:show", "Show what a run is and how it went."),
     "layers": ("undertow.cli.layers:layers", "List the layers of a model or a run."),

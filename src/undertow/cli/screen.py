@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-
 WIDE = 200
 """Columns of a pipe or a file, where nothing needs to wrap."""
 

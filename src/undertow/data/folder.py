@@ -34,7 +34,7 @@ def load_folder(folder: Path, seed: int) -> DataSet:
     order: list[str | Path] = []
     for role, found in pictures.items():
         for label, paths in enumerate(found):
-            order += [f"{role} {label} {len(paths)}", *paths]
+            order += [f"{role} {label}", *paths]
     key = content_key(f"folder {DECODER}", json.dumps(classes), *order)
     return as_data_set(cached(key, lambda: _decode(pictures, classes)), folder.name, seed=seed)
 

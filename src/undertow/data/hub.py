@@ -61,7 +61,8 @@ def _load(place: Place) -> datasets.DatasetDict:
         except ConnectionError as error:
             raise HubProblem("the hub does not answer and no earlier download is on this machine") from error
         except (OSError, ValueError, DatasetsError) as error:
-            raise HubProblem(f"the hub's library says: {str(error).strip().splitlines()[0]}") from error
+            said = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise HubProblem(f"the hub's library says: {said}") from error
 
 
 def _hub_answers(repo: str) -> bool:

@@ -106,34 +106,14 @@ class DataSet:
 
 def check_samples(samples: Samples, classes: int, where: str) -> None:
     """Refuse samples that training could not use, with the index of the first bad one."""
-    x, y = samples.x, samples.y
-    if len(x) == 0:
-        raise BadData(f"{where}: wanted at least one sample, got none. Give samples or another split.")
-    if len(x) != len(y):
-        raise BadData(f"{where}: wanted one label per sample, got {len(x)} samples and {len(y)} labels.")
-    if y.ndim != 1 or y.dtype != torch.int64:
-        raise BadData(
-            f"{where}: wanted whole-number labels of shape (N,), got {y.dtype} of shape {tuple(y.shape)}. "
-            "Labels are class numbers, not scores or one-hot rows."
-        )
-    if x.ndim not in (2, 4):
-        raise BadData(f"{where}: wanted samples (N, C, H, W) or (N, D), got shape {tuple(x.shape)}.")
-    whole = torch.uint8 if x.ndim == 4 else torch.int64
-    if not x.is_floating_point() and x.dtype != whole:
-        raise BadData(
-            f"{where}: wanted pixels as uint8 or float, vectors as float or tokens as int64, got {x.dtype} "
-            f"of shape {tuple(x.shape)}."
-        )
-    _check_range(y, classes, f"{where} labels")
+    _check_form(samples.x, samples.y, where)
+    _check_range(samples.y, classes, f"{where} labels")
     if samples.true is not None:
         _check_range(samples.true, classes, f"{where} true labels")
-    if x.is_floating_point():
-        _check_finite(x, where)
-    elif x.ndim == 2 and int(x.min()) < 0:
-        at = int((x < 0).any(1).nonzero()[0])
-        raise BadData(
-            f"{where}: wanted tokens from 0 on, got {int(x[at].min())} in the sample at index {at}."
-        )
+    if samples.x.is_floating_point():
+        _check_finite(samples.x, where)
+    elif samples.x.ndim == 2:
+        _check_tokens(samples.x, where)
 
 
 def number_classes(labels: Tensor, where: str) -> tuple[str, ...]:
@@ -158,6 +138,26 @@ def number_classes(labels: Tensor, where: str) -> tuple[str, ...]:
     return tuple(map(str, range(len(found))))
 
 
+def _check_form(x: Tensor, y: Tensor, where: str) -> None:
+    if len(x) == 0:
+        raise BadData(f"{where}: wanted at least one sample, got none. Give samples or another split.")
+    if len(x) != len(y):
+        raise BadData(f"{where}: wanted one label per sample, got {len(x)} samples and {len(y)} labels.")
+    if y.ndim != 1 or y.dtype != torch.int64:
+        raise BadData(
+            f"{where}: wanted whole-number labels of shape (N,), got {y.dtype} of shape {tuple(y.shape)}. "
+            "Labels are class numbers, not scores or one-hot rows."
+        )
+    if x.ndim not in (2, 4):
+        raise BadData(f"{where}: wanted samples (N, C, H, W) or (N, D), got shape {tuple(x.shape)}.")
+    whole = torch.uint8 if x.ndim == 4 else torch.int64
+    if not x.is_floating_point() and x.dtype != whole:
+        raise BadData(
+            f"{where}: wanted pixels as uint8 or float, vectors as float or tokens as int64, got {x.dtype} "
+            f"of shape {tuple(x.shape)}."
+        )
+
+
 def _check_range(labels: Tensor, classes: int, where: str) -> None:
     bad = ((labels < 0) | (labels >= classes)).nonzero()
     if len(bad):
@@ -177,4 +177,13 @@ def _check_finite(x: Tensor, where: str) -> None:
         raise BadData(
             f"{where}: wanted finite numbers, got NaN or infinity in the sample at index {int(bad[0])}"
             f" ({len(bad)} such samples). Remove or repair them."
+        )
+
+
+def _check_tokens(x: Tensor, where: str) -> None:
+    bad = (x < 0).any(1).nonzero()
+    if len(bad):
+        at = int(bad[0])
+        raise BadData(
+            f"{where}: wanted tokens from 0 on, got {int(x[at].min())} in the sample at index {at}."
         )

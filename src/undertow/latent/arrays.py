@@ -10,12 +10,11 @@ Numbers are float32 or float64: half precision becomes float32, whole numbers be
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 from torch import Tensor
@@ -25,7 +24,13 @@ from undertow.errors import BadData
 Array = NDArray[Any] | Tensor
 
 
-def feature_rows(probe: BaseEstimator, features: object, *, reset: bool) -> Tensor:
+class HasWidth(Protocol):
+    """An estimator that notes the width of its features, as scikit-learn wants it."""
+
+    n_features_in_: int
+
+
+def feature_rows(probe: HasWidth, features: Any, *, reset: bool) -> Tensor:
     """`features` as a checked (N, D) tensor; `reset` notes their width, otherwise it must match."""
     who = type(probe).__name__
     if isinstance(features, Tensor):
@@ -38,7 +43,7 @@ def feature_rows(probe: BaseEstimator, features: object, *, reset: bool) -> Tens
             )
     else:
         # scikit-learn's own check: its messages, and the column names of data frames.
-        checked = validate_data(
+        checked: Any = validate_data(
             probe, features, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False
         )
         rows = as_tensor(checked)

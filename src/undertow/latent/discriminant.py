@@ -107,11 +107,11 @@ class QDA(MomentsProbe):
 
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
         means = class_means(rows, index, counts)
-        parts = [
-            rows.index_select(0, at).double() - mean
-            for at, mean in zip(by_class(index, counts), means, strict=True)
-        ]
-        return self._gaussians([part.T @ part / len(part) for part in parts], means, counts)
+        covariances: list[Tensor] = []
+        for at, mean in zip(by_class(index, counts), means, strict=True):
+            off = rows.index_select(0, at).double() - mean
+            covariances.append(off.T @ off / len(off))
+        return self._gaussians(covariances, means, counts)
 
     def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
         covariances = [moments.scatter(c) / moments.counts[c].clamp(min=1) for c in range(moments.classes)]
@@ -138,7 +138,8 @@ class QDA(MomentsProbe):
     def _refuse(self, c: int, flat: int, count: int) -> None:
         raise BadData(
             f"QDA: wanted classes that vary in every direction, got class {self.classes_[c]!r}"
-            f" with {count} rows and {flat} constant directions. Set reg above 0, or probe a narrower layer."
+            f" with {count} sample{'s' * (count > 1)} and {flat} constant directions. "
+            "Set reg above 0, or probe a narrower layer."
         )
 
     def _score(self, rows: Tensor) -> Tensor:

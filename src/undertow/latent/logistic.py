@@ -110,10 +110,9 @@ class LogisticProbe(Probe):
 
         def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             model.flat.copy_(torch.from_numpy(flat))
-            slope = sum(
-                model.slope(part, right).double() * (len(part) / len(rows))
-                for part, right in zip(rows.split(ROWS), truth.split(ROWS), strict=True)
-            )
+            slope = torch.zeros(len(flat), dtype=torch.float64, device=rows.device)
+            for part, right in zip(rows.split(ROWS), truth.split(ROWS), strict=True):
+                slope += model.slope(part, right) * (len(part) / len(rows))
             penalty = self.l2 / 2 * float(model.coef.double().square().sum())
             slope[: model.coef.numel()] += self.l2 * model.coef.flatten().double()
             return model.loss(rows, index) + penalty, slope.cpu().numpy()

@@ -18,7 +18,8 @@ equal scores. A class whose rows are all zero has a subspace of dimension 0 and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -59,7 +60,7 @@ class MASC(MomentsProbe):
     def bases_(self) -> list[Array]:
         """The basis of each class, (D, k_c) with orthonormal columns, most important first."""
         ends = [0, *torch.as_tensor(self.dimensions_).cumsum(0).tolist()]
-        return [self.basis_[:, a:b] for a, b in zip(ends, ends[1:], strict=False)]
+        return [self.basis_[:, a:b] for a, b in pairwise(ends)]
 
     def fit_rows(self, rows: Sequence[Rows], classes: Sequence[Any] | Array | None = None) -> Self:
         """Learn from rows that are read in blocks, one item per class; for layers wider than a class has rows.
@@ -80,10 +81,9 @@ class MASC(MomentsProbe):
         return self._side_by_side([of_rows(rows.index_select(0, at), **self._wanted()) for at in places])
 
     def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
-        moment: Callable[[int], Tensor] = moments.second_moment
         return self._side_by_side(
             [
-                of_moment(moment(c), rounding=moments.resolution, **self._wanted())
+                of_moment(moments.second_moment(c), rounding=moments.resolution, **self._wanted())
                 for c in range(moments.classes)
             ]
         )
@@ -118,3 +118,8 @@ class MASC(MomentsProbe):
             raise BadValue(
                 "MASC(variance=...)", "a share above 0 and at most 1", self.variance, "For 99 % write 0.99."
             )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # on rows of two numbers every subspace is the plane
+        return tags

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
+from sklearn.utils import Tags
 from torch import Tensor
 
 from undertow.errors import unknown
@@ -107,6 +108,12 @@ class VeLPIC(MomentsProbe):
     def _check_settings(self) -> None:
         if self.sign not in SIGNS:
             raise unknown("sign for VeLPIC", self.sign, SIGNS)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # Around centred rows the mean of all is zero and gives no sign: the authors' rule is for positive ones.
+        tags.classifier_tags.poor_score = self.sign == "all"
+        return tags
 
 
 def _first(basis: Tensor) -> Tensor:

@@ -1,0 +1,323 @@
+"""What every layer knew at every checkpoint: layer x checkpoint x probe, with controls and intervals.
+
+    table = probe_grid(run)                                        # undertow's own runs know their data
+    table = probe_grid(run, train=(x, y), test=(x2, y2), probes=["masc", "velpic"], layers=["layer*"])
+    table.query("probe == 'velpic' and fit == 'given' and split == 'test'")
+
+Each probe is fitted on the training features of a layer with the labels the model was trained on (`given`),
+with the true ones where they are known (`true`), and with shuffled ones (`shuffled`, a control that should
+scatter around chance: which classes one shuffle favours is luck, more than the interval shows). It answers
+for the test split, and for the training split against given and true labels. The model's own accuracy
+stands beside them (layer "output", probe "model"). A checkpoint at 0 is the random-initialisation control;
+where a run kept none, a fresh model of the factory stands in as -1.
+
+One pass per checkpoint and split while features fit into the memory budget. Rows are kept in the run's
+folder: what is done is not done again, a killed grid goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from undertow.data.inputs import to_inputs
+from undertow.data.load import load_data
+from undertow.data.samples import DataSet, Samples
+from undertow.errors import BadValue, unknown
+from undertow.features.budget import parse_size
+from undertow.features.layers import resolve_layers
+from undertow.features.stream import Batch, stream_features
+from undertow.features.tap import ConvRule, TokenRule
+from undertow.latent.masc import MASC
+from undertow.latent.sources import PROBES, Held, Labels, Moving, Passes, Source, Stream, plan_groups
+from undertow.latent.table import Cell, GridTable, accuracy_row, dimension_row, missing_row
+from undertow.train.run import Run
+from undertow.train.schedule import CheckpointSchedule
+from undertow.train.seeds import stream as random_stream
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FITS = ("given", "true", "shuffled")
+FRESH = -1
+"""The number of the fresh model that stands in for a missing checkpoint 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridConfig:
+    """What the grid measures and how."""
+
+    layers: tuple[str, ...] = ("auto",)
+    """Names or patterns of layers; auto takes the model's own choice."""
+    probes: tuple[str, ...] = ("masc", "velpic", "logistic")
+    """masc, velpic, logistic, mean, knn, lda, qda."""
+    fits: tuple[str, ...] = FITS
+    """Labels to fit with: given, true (where known), shuffled (control)."""
+    checkpoints: str = "all"
+    """all, last, every:5 or a list such as 0,10,60."""
+    samples: int | None = None
+    """Fit and score on at most so many samples of each split, drawn at random."""
+    memory: str = "2GB"
+    """How much memory features and their products may take."""
+    batch_size: int = 512
+    """Samples per forward pass."""
+    conv: ConvRule = "flatten"
+    """Convolutional maps: flatten, mean or max over places."""
+    tokens: TokenRule = "mean"
+    """Token outputs: mean, first, last or flatten."""
+    seed: int = 0
+    """Seed of the drawn samples and of the shuffled labels."""
+    device: str | None = None
+    """Where the model runs; where its weights are when not given."""
+
+    def __post_init__(self) -> None:
+        for name in self.probes:
+            if name not in PROBES:
+                raise unknown("probe", name, PROBES)
+        for name in self.fits:
+            if name not in FITS:
+                raise unknown("set of labels to fit with", name, FITS)
+        if not self.probes or not self.fits or not self.layers:
+            raise BadValue("probe grid", "at least one layer, one probe and one set of labels", "none")
+        if self.samples is not None and self.samples < 1:
+            raise BadValue("samples", "a number from 1 on", self.samples)
+        parse_size(self.memory)
+
+    def setup(self, data: DataSet) -> str:
+        """A hash of whatever would change a number: not the layers, probes, fits or checkpoints asked for."""
+        parts = [data.fingerprint, data.scaling, self.samples, self.conv, self.tokens, self.seed]
+        return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
+
+
+class GridWatcher(Protocol):
+    """Whoever wants to see how the grid goes."""
+
+    def plan(self, words: Sequence[str], cells: int, done: int) -> None:
+        """What will be done: the memory plan, how many probes, how many of them are there already."""
+        ...
+
+    def checkpoint(self, at: int, cells: int) -> None:
+        """A checkpoint is finished."""
+        ...
+
+
+class Silent:
+    """Says nothing."""
+
+    def plan(self, words: Sequence[str], cells: int, done: int) -> None:
+        """Nothing."""
+
+    def checkpoint(self, at: int, cells: int) -> None:
+        """Nothing."""
+
+
+def probe_grid(
+    run: Run,
+    train: Any = None,
+    test: Any = None,
+    *,
+    config: GridConfig | None = None,
+    out: str | Path | None = None,
+    watch: GridWatcher | None = None,
+    **settings: Any,
+) -> pd.DataFrame:
+    """Probe every layer at every checkpoint; returns one row per number.
+
+    Args:
+        run: an opened run.
+        train: the training split, Samples, (x, y) or a Dataset; the run's own data when not given.
+        test: the test split, likewise; its labels count as true.
+        config: what to measure; or give its fields as `settings`.
+        out: the table's file; probes.parquet in the run's folder when not given.
+        watch: is told about progress.
+        settings: fields of `GridConfig`.
+    """
+    chosen = config or GridConfig(**_listed(settings))
+    data = _data(run, train, test)
+    grid = _Grid(run, chosen, data, watch or Silent())
+    return grid.work(GridTable.open(Path(out or run.path / "probes.parquet"), chosen.setup(data)))
+
+
+def _listed(settings: dict[str, Any]) -> dict[str, Any]:
+    """A single name stands for a list of one."""
+    plural = ("layers", "probes", "fits")
+    return {
+        name: tuple([value] if isinstance(value, str) else value) if name in plural else value
+        for name, value in settings.items()
+    }
+
+
+def _data(run: Run, train: Any, test: Any) -> DataSet:
+    if train is None and test is None:
+        return run.data()
+    if train is None or test is None:
+        raise BadValue("probe grid", "both a training and a test split", "one of them")
+    if isinstance(train, Samples) and isinstance(test, Samples):
+        count = int(max(train.y.max(), test.y.max())) + 1
+        return DataSet("given", train, test, tuple(map(str, range(count))), scaling="none")
+    data = load_data((train, test))
+    # What a caller hands over is what the model was fed: nothing is rescaled unless undertow trained it.
+    scaling = run.facts.data["scaling"] if run.facts.data else "none"
+    return DataSet(data.name, data.train, data.test, data.classes, scaling)
+
+
+class _Grid:
+    """The work on one run."""
+
+    def __init__(self, run: Run, config: GridConfig, data: DataSet, watch: GridWatcher) -> None:
+        self.run, self.config, self.watch = run, config, watch
+        self.classes, self.scaling = len(data.classes), data.scaling
+        self.train = _drawn(data.train, config.samples, config.seed)
+        self.test = _drawn(data.test, config.samples, config.seed)
+        self.labels = _label_sets(self.train, config)
+        self.numbers = _chosen(run, config.checkpoints)
+        model = self._model(self.numbers[-1])
+        self.layers = resolve_layers(model, config.layers)
+        few = self.train.take(torch.arange(min(2, len(self.train))))
+        batch = next(self._stream(model, {})(few, self.layers))
+        self.dims = {name: part.shape[1] for name, part in batch.features.items()}
+
+    def work(self, table: GridTable) -> pd.DataFrame:
+        """Fill the table, checkpoint by checkpoint."""
+        todo = {at: self._missing(table, at) for at in self.numbers}
+        total = sum(map(len, todo.values()))
+        whole = len(self.numbers) * len(self.layers) * len(self.config.probes) * len(self.labels)
+        self.watch.plan(self._passes(self.layers)[1], whole, whole - total)
+        for at, cells in todo.items():
+            if cells:
+                own = Cell(at, "output", "model", "given")
+                table.add(self._checkpoint(at, cells, None if table.has(own) else own))
+                table.save()
+            self.watch.checkpoint(at, len(cells))
+        return self._asked_for(table.frame())
+
+    def _asked_for(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The rows of this call; the file may know more checkpoints, layers and probes."""
+        wanted = {
+            "checkpoint": self.numbers,
+            "layer": [*self.layers, "output"],
+            "probe": [*self.config.probes, "model"],
+            "fit": [*self.labels, "given"],
+        }
+        kept = rows.isin(wanted)[list(wanted)].all(axis=1)
+        return rows.loc[kept].reset_index(drop=True)
+
+    def _missing(self, table: GridTable, at: int) -> list[Cell]:
+        cells = [
+            Cell(at, layer, probe, fit)
+            for layer in self.layers
+            for probe in self.config.probes
+            for fit in self.labels
+        ]
+        return [cell for cell in cells if not table.has(cell)]
+
+    def _checkpoint(self, at: int, cells: list[Cell], own: Cell | None) -> Iterator[dict[str, Any]]:
+        """All rows of one checkpoint, in as few passes as the memory allows; `own` is the model's cell."""
+        said: dict[int, Tensor] = {}
+        stream = self._stream(self._model(at), said)
+        wanted = list(dict.fromkeys(cell.layer for cell in cells))
+        for layers, route in self._passes(wanted)[0]:
+            if route is None:
+                source: Source = Held(stream, self.train, self.test, layers)
+            else:
+                source = Moving(stream, self.train, self.test, layers[0], route.kind, self.classes)
+            for layer in layers:
+                yield from self._layer_rows(source, [cell for cell in cells if cell.layer == layer])
+        if own is not None:
+            for split, samples in (("test", self.test), ("train", self.train)):
+                yield from _accuracies(own, split, said[id(samples)], samples)
+
+    def _layer_rows(self, source: Source, cells: list[Cell]) -> Iterator[dict[str, Any]]:
+        layer = cells[0].layer
+        # Probes in the order of the table, so that VeLPIC finds MASC's subspaces where both are wanted.
+        names = [name for name in PROBES if any(cell.probe == name for cell in cells)]
+        labels = {fit: self.labels[fit] for fit in self.labels if any(cell.fit == fit for cell in cells)}
+        outcomes = source.fit(layer, labels, names)
+        wanted = [(cell, outcomes[cell.fit, cell.probe]) for cell in cells]
+        fitted = [(cell, outcome) for cell, outcome in wanted if not isinstance(outcome, str)]
+        for cell, outcome in wanted:
+            if isinstance(outcome, str):
+                yield missing_row(cell, outcome)
+            elif isinstance(outcome, MASC):
+                yield dimension_row(cell, torch.as_tensor(outcome.dimensions_))
+        for split, samples in (("test", self.test), ("train", self.train)):
+            answers = {cell: torch.empty(len(samples), dtype=torch.int64) for cell, _ in fitted}
+            for rows, part in source.blocks(layer, split):
+                for cell, probe in fitted:
+                    answers[cell][rows] = torch.as_tensor(probe.predict(part)).cpu()
+            for cell, said in answers.items():
+                yield from _accuracies(cell, split, said, samples)
+
+    def _passes(self, layers: Sequence[str]) -> tuple[Passes, list[str]]:
+        budget, dims = parse_size(self.config.memory), {name: self.dims[name] for name in layers}
+        return plan_groups(dims, self.train, self.test, self.classes, budget, self.config.batch_size)
+
+    def _model(self, at: int) -> nn.Module:
+        if at != FRESH:
+            return self.run.model(at)
+        assert (
+            self.run.factory is not None
+        )  # a fresh model is only asked for where there is a way to build it
+        return self.run.factory().eval()
+
+    def _stream(self, model: nn.Module, said: dict[int, Tensor]) -> Stream:
+        """Features of any samples; the model's own answers on the way are noted in `said`."""
+        config = self.config
+
+        def stream(samples: Samples, layers: Sequence[str]) -> Iterator[Batch]:
+            answers = said.setdefault(id(samples), torch.empty(len(samples), dtype=torch.int64))
+            for batch in stream_features(
+                model, samples.x, layers, batch_size=config.batch_size, device=config.device,
+                prepare=lambda x: to_inputs(x, self.scaling), conv=config.conv, tokens=config.tokens,
+            ):  # fmt: skip
+                answers[batch.rows] = batch.outputs.argmax(1).cpu()
+                yield batch
+
+        return stream
+
+
+def _accuracies(cell: Cell, split: str, said: Tensor, samples: Samples) -> Iterator[dict[str, Any]]:
+    """Against the true labels, and for training samples against the given ones."""
+    true = samples.true
+    if split == "test":
+        yield accuracy_row(cell, split, "true", said == (samples.y if true is None else true))
+        return
+    yield accuracy_row(cell, split, "given", said == samples.y)
+    if true is not None:
+        yield accuracy_row(cell, split, "true", said == true)
+
+
+def _drawn(samples: Samples, count: int | None, seed: int) -> Samples:
+    if count is None or count >= len(samples):
+        return samples
+    return samples.take(torch.randperm(len(samples), generator=random_stream(seed, "probed samples"))[:count])
+
+
+def _label_sets(train: Samples, config: GridConfig) -> Labels:
+    """Labels by name; true ones are left out where they are unknown or no different."""
+    sets = {"given": train.y}
+    if train.true is not None and not torch.equal(train.true, train.y):
+        sets["true"] = train.true
+    sets["shuffled"] = train.y[
+        torch.randperm(len(train), generator=random_stream(config.seed, "shuffled labels"))
+    ]
+    return {name: labels for name, labels in sets.items() if name in config.fits}
+
+
+def _chosen(run: Run, text: str) -> list[int]:
+    """The checkpoints that `text` names; the fresh model goes first where `all` are wanted and 0 is missing."""
+    if text == "all":
+        return [*([FRESH] if run.factory is not None and 0 not in run.epochs else []), *run.epochs]
+    if text == "last":
+        return [run.epochs[-1]]
+    schedule = CheckpointSchedule.parse(text)
+    if schedule.kind == "list":
+        return [run.checkpoint(at).at for at in schedule.numbers]
+    return [at for at in run.epochs if at in schedule.moments(run.epochs[-1])]

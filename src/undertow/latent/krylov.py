@@ -1,0 +1,147 @@
+"""A block Krylov space that grows until the wanted eigenvectors hold still within it.
+
+    wanted = Wanted(share=0.99, count=1, floor=1e-6)
+    found = Krylov(moment, wanted).solve()       # moment (M, M) of trace 1; (values, vectors) or None
+
+One step multiplies the matrix with a block of columns; what lies outside of the space so far joins it. The
+eigenvectors of the matrix within the space (Ritz vectors) come near the leading ones first. None is the
+answer where the whole decomposition is the better way: see spectrum.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
+
+BLOCK = 16
+"""Columns per step: fewer starve the matrix product, more need a larger space."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How many eigenvectors: `count`, or as many as exceed `share`; those below `floor` are noise."""
+
+    share: float | None
+    count: int
+    floor: float  # relative to the largest eigenvalue
+
+    def cut(self, values: Tensor) -> int:
+        """How many of `values` (falling, of a matrix of trace 1) are wanted; more than given if too few."""
+        wanted = self.count if self.share is None else int((values.cumsum(0) <= self.share).sum()) + 1
+        noise = int((values <= self.floor * values[0]).sum())
+        return min(wanted, len(values) - noise) if noise else wanted
+
+
+class Krylov:
+    """A growing orthonormal basis of span(Q, MQ, M^2 Q, ...) for a random block Q, and M within it."""
+
+    def __init__(self, moment: Tensor, wanted: Wanted, known: Tensor | None = None) -> None:
+        """Start with nothing.
+
+        Args:
+            moment: (M, M), of trace 1 together with what was taken off.
+            wanted: how many eigenvectors.
+            known: larger eigenvalues, falling, that were found before and taken off.
+        """
+        self.moment, self.wanted = moment, wanted
+        self.known = moment.new_zeros(0) if known is None else known
+        self.eps = torch.finfo(moment.dtype).eps
+        # How much of the share may be missed, how large a space that takes, when to give up: as measured.
+        single = moment.dtype == torch.float32
+        self.slack, self.ratio, self.blocks, limit = (1e-8, 1.8, 5, 0.8) if single else (1e-16, 2.2, 7, 0.6)
+        self.room = int(limit * len(moment)) // BLOCK * BLOCK  # beyond it the whole decomposition is cheaper
+        self.basis = moment.new_empty(len(moment), self.room)
+        self.inner = moment.new_zeros(self.room, self.room)  # basis^T M basis
+        self.size = 0
+        self.generator = torch.Generator().manual_seed(0)
+
+    def solve(self) -> tuple[Tensor, Tensor] | None:
+        """Eigenvalues and eigenvectors as wanted; None where the whole decomposition is the better way."""
+        block, goal = torch.linalg.qr(self._random(BLOCK))[0], None
+        while self.size < self.room:
+            block, link = self._grow(block)
+            ended = float(link.diagonal().abs().min()) < 8 * self.eps * float(self.inner[0, 0])  # nowhere new
+            goal = goal or self._goal()
+            if ended or (goal and self.size >= goal):
+                found = self._look(link)
+                if found or ended:
+                    return found
+                goal = int(1.15 * self.size)
+            if (goal or 1.6 * self.size) > self.room:  # 1.6: where the goal would lie if it were known now
+                return None
+        return None
+
+    def _grow(self, block: Tensor) -> tuple[Tensor, Tensor]:
+        """Take in `block`; the next block, and how M links it to this one."""
+        before, start, end = max(0, self.size - BLOCK), self.size, self.size + BLOCK
+        self.basis[:, start:end] = block
+        self.size = end
+        image = self.moment @ block
+        # In exact arithmetic M links a block to itself and its neighbours only. Taking those off first
+        # leaves a small rest, from which one pass over all columns removes what rounding put there.
+        near, seen = self.basis[:, before:end], self.basis[:, :end]
+        near_part = near.T @ image
+        image.addmm_(near, near_part, alpha=-1)
+        part = seen.T @ image
+        image.addmm_(seen, part, alpha=-1)
+        part[before:] += near_part
+        self.inner[:end, start:end] = part
+        self.inner[start:end, :end] = part.T
+        block, link = torch.linalg.qr(image)
+        return block, link
+
+    def _goal(self) -> int | None:
+        """The size at which the wanted eigenvectors should hold still; None while nobody can tell."""
+        inner, share = self.inner[: self.size, : self.size], self.wanted.share
+        if share is None:
+            return self._room_for(self.wanted.count - len(self.known))
+        if float(self.known.sum() + inner.diagonal().sum()) <= share + 0.1 * (1 - share):
+            return None
+        return self._room_for(self._cut(torch.linalg.eigvalsh(inner).flip(0)))
+
+    def _room_for(self, k: int) -> int:
+        return int(self.ratio * k) + self.blocks * BLOCK
+
+    def _cut(self, values: Tensor) -> int:
+        """How many of `values` are wanted after the known ones."""
+        return self.wanted.cut(torch.cat([self.known, values])) - len(self.known)
+
+    def _look(self, link: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The wanted eigenvectors within the basis, if they stand every test."""
+        try:
+            values, inner = torch.linalg.eigh(self.inner[: self.size, : self.size])
+        except LinAlgError:
+            return None
+        values, inner = values.flip(0), inner.flip(1)
+        k = self._cut(values)
+        if k > self.size:
+            return None
+        # The sum of squared residuals over the smallest eigenvalue estimates the share that is missed.
+        residual = float((link @ inner[-BLOCK:, :k]).square().sum())
+        by_share, by_angle = self.slack * float(values[k - 1]), (self.eps**0.75 * float(values[0])) ** 2
+        if residual > (by_angle if self.wanted.share is None else by_share):
+            return None
+        vectors = self.basis[:, : self.size] @ inner[:, :k]
+        return (values[:k], vectors) if self._sound(vectors, float(values[k - 1])) else None
+
+    def _sound(self, vectors: Tensor, smallest: float) -> bool:
+        """Whether `vectors` are orthonormal and leave out no eigenvalue above `smallest`."""
+        overlap = vectors.T @ vectors
+        overlap.diagonal().sub_(1)
+        if float(overlap.abs().max()) > self.eps**0.6:
+            return False
+        # A Krylov space sees at most BLOCK copies of a repeated eigenvalue. Power steps from fresh random
+        # vectors, outside of what was found, meet the copies that it has missed.
+        fresh = self._random(BLOCK // 2)
+        for _ in range(3):
+            fresh = torch.linalg.qr(self.moment @ (fresh - vectors @ (vectors.T @ fresh)))[0]
+        fresh = torch.linalg.qr(fresh - vectors @ (vectors.T @ fresh))[0]
+        left_out = float(torch.linalg.eigvalsh(fresh.T @ (self.moment @ fresh))[-1])
+        return left_out <= smallest * (1 + 10 * self.slack**0.5) + 8 * self.eps * float(self.inner[0, 0])
+
+    def _random(self, columns: int) -> Tensor:
+        drawn = torch.randn(len(self.moment), columns, generator=self.generator, dtype=self.moment.dtype)
+        return drawn.to(self.moment.device)

@@ -1,0 +1,202 @@
+"""Where a checkpoint's features are while probes are fitted: held in memory, or moving past.
+
+    source = Held(stream, train, test, layers)         # one pass over each split, everything after from memory
+    source = Moving(stream, train, test, layer, route) # a wide layer: moments or files; scored in a second pass
+    probes = source.fit("layer2", {"given": labels}, ["masc", "velpic"])    # (fit, probe) -> Fitted or a reason
+    for rows, features in source.blocks("layer2", "test"):
+        ...
+
+Both give the same probes up to rounding; `plan_groups` chooses, so that the memory budget is kept to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from undertow.data.samples import Samples
+from undertow.features.budget import Route, RouteKind, choose_route, show_size
+from undertow.features.moments import Moments, MomentsAccumulator
+from undertow.features.spill import FeatureStore
+from undertow.features.stream import Batch
+from undertow.latent.discriminant import LDA, QDA
+from undertow.latent.logistic import LogisticProbe
+from undertow.latent.masc import MASC
+from undertow.latent.nearest import KNN, NearestMean
+from undertow.latent.probe import MomentsProbe, Probe, class_means
+from undertow.latent.velpic import VeLPIC
+
+PROBES: Mapping[str, Callable[[], Probe]] = {
+    "masc": MASC,
+    "velpic": VeLPIC,
+    "logistic": LogisticProbe,
+    "mean": NearestMean,
+    "knn": KNN,
+    "lda": LDA,
+    "qda": QDA,
+}
+"""The probes of the grid by name, with the paper's settings."""
+
+Stream = Callable[[Samples, Sequence[str]], Iterator[Batch]]
+"""Features of samples at some layers, batch by batch."""
+
+Labels = Mapping[str, Tensor]
+"""Training labels (N,) by the name of the fit: given, true, shuffled."""
+
+Outcome = Probe | str
+"""A fitted probe, or why there is none."""
+
+
+class Source(Protocol):
+    """Features of one checkpoint."""
+
+    def fit(self, layer: str, labels: Labels, probes: Sequence[str]) -> dict[tuple[str, str], Outcome]:
+        """Fit every probe with every set of labels."""
+        ...
+
+    def blocks(self, layer: str, split: str) -> Iterator[tuple[slice, Tensor]]:
+        """Rows and features (N, D) of a split, in order."""
+        ...
+
+
+class Held:
+    """All features of some layers in memory, after one pass over each split."""
+
+    def __init__(self, stream: Stream, train: Samples, test: Samples, layers: Sequence[str]) -> None:
+        self._features = {"train": _hold(stream, train, layers), "test": _hold(stream, test, layers)}
+
+    def fit(self, layer: str, labels: Labels, probes: Sequence[str]) -> dict[tuple[str, str], Outcome]:
+        """Fit every probe with every set of labels."""
+        rows = self._features["train"][layer]
+        found: dict[tuple[str, str], Outcome] = {}
+        for fit, given in labels.items():
+            for name in probes:
+                probe, subspaces = PROBES[name](), found.get((fit, "masc"))
+                if isinstance(probe, VeLPIC) and isinstance(subspaces, MASC):
+                    found[fit, name] = _velpic_of(probe, subspaces, rows, given)
+                else:
+                    found[fit, name] = probe.fit(rows, given)
+        return found
+
+    def blocks(self, layer: str, split: str) -> Iterator[tuple[slice, Tensor]]:
+        """All rows at once."""
+        rows = self._features[split][layer]
+        yield slice(0, len(rows)), rows
+
+
+def _velpic_of(probe: VeLPIC, subspaces: MASC, rows: Tensor, labels: Tensor) -> Probe:
+    """VeLPIC's vectors are the first directions of MASC's subspaces: no second eigenproblem."""
+    names, index, counts = labels.unique(return_inverse=True, return_counts=True)
+    return probe.fit_bases(subspaces.bases_, class_means(rows, index, counts), counts, names)
+
+
+def _hold(stream: Stream, samples: Samples, layers: Sequence[str]) -> dict[str, Tensor]:
+    held: dict[str, Tensor] = {}
+    for batch in stream(samples, layers):
+        for name, part in batch.features.items():
+            if name not in held:
+                held[name] = part.new_empty(len(samples), part.shape[1])
+            held[name][batch.rows] = part
+    return held
+
+
+class Moving:
+    """One layer that does not fit: moments or files of it, and the model run again for scores."""
+
+    def __init__(
+        self, stream: Stream, train: Samples, test: Samples, layer: str, route: RouteKind, classes: int
+    ) -> None:
+        self._stream, self._splits = stream, {"train": train, "test": test}
+        self._layer, self._route, self._classes = layer, route, classes
+
+    def fit(self, layer: str, labels: Labels, probes: Sequence[str]) -> dict[tuple[str, str], Outcome]:
+        """Fit the probes that this route allows; the others answer with a reason."""
+        fits = self._from_moments if self._route == "moments" else self._from_store
+        return fits(labels, probes)
+
+    def blocks(self, layer: str, split: str) -> Iterator[tuple[slice, Tensor]]:
+        """Run the model once more, batch by batch."""
+        for batch in self._stream(self._splits[split], [self._layer]):
+            yield batch.rows, batch.features[self._layer]
+
+    def _from_moments(self, labels: Labels, probes: Sequence[str]) -> dict[tuple[str, str], Outcome]:
+        found: dict[tuple[str, str], Outcome] = {}
+        # One set of labels at a time: the scatters of one set are what the budget was reckoned for.
+        for fit, given in labels.items():
+            moments = self._gather(given)
+            for name in probes:
+                probe = PROBES[name]()
+                if isinstance(probe, MomentsProbe):
+                    found[fit, name] = probe.fit_moments(moments)
+                else:
+                    found[fit, name] = _needs_rows(name)
+        return found
+
+    def _gather(self, labels: Tensor) -> Moments:
+        seen: MomentsAccumulator | None = None
+        for rows, part in self.blocks(self._layer, "train"):
+            seen = seen or MomentsAccumulator(part.shape[1], self._classes, where=f"layer {self._layer!r}")
+            seen.update(part, labels[rows].to(part.device))
+        assert seen is not None  # a split is never empty
+        return seen.compute()
+
+    def _from_store(self, labels: Labels, probes: Sequence[str]) -> dict[tuple[str, str], Outcome]:
+        found: dict[tuple[str, str], Outcome] = {}
+        with FeatureStore(self._splits["train"].y, self._classes) as store:
+            for rows, part in self.blocks(self._layer, "train"):
+                store.write(rows, {self._layer: part})
+            for fit, given in labels.items():
+                parts = [store.rows(self._layer, c, labels=given) for c in range(self._classes)]
+                for name in probes:
+                    probe = PROBES[name]()
+                    if isinstance(probe, MASC | VeLPIC | NearestMean):
+                        found[fit, name] = probe.fit_rows(parts)
+                    else:
+                        found[fit, name] = _needs_rows(name)
+        return found
+
+
+def _needs_rows(name: str) -> str:
+    return f"{name} needs the layer's features in memory; give more --memory or fewer --samples"
+
+
+Passes = list[tuple[tuple[str, ...], Route | None]]
+"""Layers that are taken in one pass; the route of a layer that is not held in memory."""
+
+
+def plan_groups(
+    dims: Mapping[str, int], train: Samples, test: Samples, classes: int, budget: int, batch_size: int
+) -> tuple[Passes, list[str]]:
+    """Layers packed into passes that keep to the budget, and the plan in words.
+
+    A pass holds its layers' features (route None); a layer that does not fit alone goes by a route of its own.
+    Half of the budget is for features, the other half for what fitting them takes.
+    """
+    counts = train.y.bincount(minlength=classes).tolist()
+    passes: Passes = []
+    words: list[str] = []
+    packed: list[str] = []
+    room = budget // 2
+    for name, dim in dims.items():
+        size = (len(train) + len(test)) * dim * 4
+        if size > budget // 2:
+            route = choose_route(counts, dim, budget, batch_size=batch_size)
+            passes.append(((name,), route))
+            words.append(f"{name}: {route.reason}")
+            continue
+        if size > room:
+            passes.append((tuple(packed), None))
+            packed, room = [], budget // 2
+        packed.append(name)
+        room -= size
+    if packed:
+        passes.append((tuple(packed), None))
+    held = [name for layers, route in passes if route is None for name in layers]
+    if held:
+        total = sum((len(train) + len(test)) * dims[name] * 4 for name in held)
+        count = sum(route is None for _, route in passes)
+        often = "one pass" if count == 1 else f"{count} passes"
+        words.insert(0, f"{', '.join(held)}: {show_size(total)} of features held in memory, in {often}")
+    return passes, words

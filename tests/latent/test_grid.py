@@ -1,0 +1,204 @@
+"""The probe grid on a real memorising run: its numbers, its routes, what it keeps and what it skips."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import undertow as ut
+from undertow.errors import BadValue, RunProblem, UnknownName
+from undertow.latent import KNN, LDA, MASC, VeLPIC
+from undertow.latent.grid import FRESH, GridConfig, probe_grid
+from undertow.latent.table import Cell, accuracy_row
+
+CONFIG = ut.TrainConfig("mlp:48-40", data="digits", noise="0.4", epochs=6, checkpoints="0,2,6", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> ut.Run:
+    return ut.train(CONFIG, tmp_path_factory.mktemp("grid") / "run")
+
+
+def value(table: pd.DataFrame, **where: object) -> float:
+    kept = table
+    for name, wanted in where.items():
+        kept = kept[kept[name] == wanted]
+    assert len(kept) == 1, f"{len(kept)} rows for {where}"
+    return float(kept["value"].iloc[0])
+
+
+def features(run: ut.Run, at: int, layer: str, x: torch.Tensor) -> torch.Tensor:
+    """The activation by hand, without taps or streams."""
+    model, inputs = run.model(at), x * 2 - 1
+    with torch.no_grad():
+        first = model.layer1(inputs.flatten(1))
+        return {"input": inputs.flatten(1), "layer1": first, "layer2": model.layer2(first)}[layer]
+
+
+def test_every_number_against_probes_fitted_by_hand(run: ut.Run, tmp_path: Path):
+    table = probe_grid(run, out=tmp_path / "t.parquet", probes=["masc", "velpic", "lda", "knn"])
+    data = run.data()
+    for at, layer in [(0, "layer1"), (6, "layer2"), (6, "input")]:
+        train, test = (features(run, at, layer, part.x) for part in (data.train, data.test))
+        for name, kind in {"masc": MASC, "velpic": VeLPIC, "lda": LDA, "knn": KNN}.items():
+            for fit, labels in {"given": data.train.y, "true": data.train.true}.items():
+                probe = kind().fit(train, labels)
+                where = {"checkpoint": at, "layer": layer, "probe": name, "fit": fit, "measure": "accuracy"}
+                expected = float((probe.predict(test) == data.test.y).double().mean())
+                # Batches of other sizes round differently: at most one answer in 500 may tip.
+                assert abs(value(table, **where, split="test", labels="true") - expected) <= 1 / 500
+                expected = float((probe.predict(train) == data.train.y).double().mean())
+                got = value(table, **where, split="train", labels="given")
+                assert abs(got - expected) <= 2 / len(data.train)
+    own = value(table, checkpoint=6, probe="model", split="test")
+    assert own == pytest.approx(run.metrics["test_accuracy"].iloc[-1])
+
+
+def test_dimensions_and_controls(run: ut.Run, tmp_path: Path):
+    table = probe_grid(run, out=tmp_path / "t.parquet", probes="masc")
+    sizes = table[table["measure"] == "dimension"]
+    assert len(sizes) == 3 * 3 * 3
+    assert (sizes["low"] <= sizes["value"]).all()
+    assert (sizes["value"] <= sizes["high"]).all()
+    scores = table[(table["measure"] == "accuracy") & (table["split"] == "test")]
+    shuffled = scores[scores["fit"] == "shuffled"]["value"]
+    given = scores[(scores["fit"] == "given") & (scores["probe"] == "masc")]["value"]
+    assert shuffled.max() < 0.35 < 0.5 < given.min()
+    assert set(scores[scores["checkpoint"] == 0]["layer"]) == {"input", "layer1", "layer2", "output"}
+
+
+def test_the_interval_is_the_bootstrap_of_the_mean():
+    """Against a million real resamples."""
+    right = torch.tensor([True] * 63 + [False] * 37)
+    row = accuracy_row(Cell(0, "l", "p", "given"), "test", "true", right)
+    drawn = np.random.default_rng(0).choice(right.numpy(), (20_000, 100)).mean(1)
+    assert (row["low"], row["high"]) == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=0.011)
+    row = accuracy_row(Cell(0, "l", "p", "given"), "test", "true", torch.ones(5, dtype=torch.bool))
+    assert (row["value"], row["low"], row["high"]) == (1, 1, 1)
+    assert "no width" in row["note"]
+
+
+@pytest.mark.parametrize("memory", ["600KB", "2GB"])
+def test_a_small_budget_changes_the_route_and_not_the_answer(run: ut.Run, tmp_path: Path, memory: str, monkeypatch):
+    plans: list[str] = []
+
+    class Watch:
+        def plan(self, words, cells, done):
+            plans.extend(words)
+
+        def checkpoint(self, at, cells): ...
+
+    options = {"probes": ["masc", "velpic", "mean"], "checkpoints": "last", "fits": ["given", "true"]}
+    held = probe_grid(run, out=tmp_path / "a.parquet", **options)
+    other = probe_grid(run, out=tmp_path / "b.parquet", memory=memory, watch=Watch(), **options)
+    assert any("moments" in word or "gram" in word for word in plans) == (memory == "600KB")
+    keys = ["layer", "probe", "fit", "measure", "split", "labels"]
+    both = held.merge(other, on=keys, suffixes=("_held", "_other"))
+    assert len(both) == len(held) == len(other)
+    assert (both["value_held"] - both["value_other"]).abs().max() <= 0.0041  # dimensions agree, answers may tip
+    assert both[both["measure"] == "dimension"]["value_held"].equals(
+        both[both["measure"] == "dimension"]["value_other"]
+    )
+
+
+def test_wide_layers_go_through_files(tmp_path: Path):
+    """More features than samples in a class: the Gram route, on disk."""
+    config = replace(CONFIG, model="mlp:900", epochs=1, checkpoints="1")
+    run = ut.train(config, tmp_path / "run")
+    options = {"layers": "layer1", "probes": ["masc", "velpic", "logistic"], "fits": "given", "checkpoints": "last"}
+    held = probe_grid(run, out=tmp_path / "a.parquet", **options)
+    wide = probe_grid(run, out=tmp_path / "b.parquet", memory="9MB", **options)
+    where = {"split": "test", "measure": "accuracy"}
+    for probe in ("masc", "velpic"):
+        assert value(held, probe=probe, **where) == pytest.approx(value(wide, probe=probe, **where), abs=0.0041)
+    reason = wide[(wide["probe"] == "logistic") & (wide["n"] == 0)]["note"].iloc[0]
+    assert "needs the layer's features in memory" in reason
+    assert value(held, probe="logistic", **where) > 0.5
+
+
+def test_what_is_done_is_not_done_again(run: ut.Run, tmp_path: Path, monkeypatch):
+    out = tmp_path / "t.parquet"
+    first = probe_grid(run, out=out, probes="masc", fits="given", checkpoints="0,2")
+    fitted: list[str] = []
+    original = MASC.fit
+    monkeypatch.setattr(MASC, "fit", lambda self, *a: fitted.append("masc") or original(self, *a))
+    again = probe_grid(run, out=out, probes="masc", fits="given", checkpoints="0,2")
+    assert not fitted
+    pd.testing.assert_frame_equal(first, again)
+    more = probe_grid(run, out=out, probes="masc", fits="given", checkpoints="all")
+    assert len(fitted) == 3, "three layers of the one new checkpoint"
+    assert len(more) == len(first) * 3 // 2
+    assert not more.duplicated(["checkpoint", "layer", "probe", "fit", "measure", "split", "labels"]).any()
+
+
+def test_another_set_up_keeps_the_rows_of_the_first(run: ut.Run, tmp_path: Path):
+    out = tmp_path / "t.parquet"
+    options = {"probes": "mean", "fits": "given", "checkpoints": "last"}
+    first = probe_grid(run, out=out, **options)
+    probe_grid(run, out=out, samples=200, **options)
+    assert pd.read_parquet(out)["setup"].nunique() == 2
+    pd.testing.assert_frame_equal(probe_grid(run, out=out, **options), first)
+
+
+def test_a_killed_grid_goes_on(run: ut.Run, tmp_path: Path):
+    """kill -9 while the second checkpoint is measured; the first one's rows are there and are not made again."""
+    out = tmp_path / "t.parquet"
+    code = (
+        "import undertow as ut, time\n"
+        "from undertow.latent import grid\n"
+        "class Slow(grid.Silent):\n"
+        "    def checkpoint(self, at, cells): time.sleep(30)\n"
+        f"grid.probe_grid(ut.open_run({str(run.path)!r}), out={str(out)!r}, probes='masc', watch=Slow())\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    end = time.monotonic() + 120
+    while not out.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert set(pd.read_parquet(out)["checkpoint"]) == {0}
+    went_on = probe_grid(run, out=out, probes="masc")
+    whole = probe_grid(run, out=tmp_path / "whole.parquet", probes="masc")
+    pd.testing.assert_frame_equal(went_on, whole)
+
+
+def test_foreign_checkpoints_and_a_fresh_model_as_control(tmp_path: Path):
+    data = ut.load_data("blobs:classes=3")
+
+    def build() -> torch.nn.Module:
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+
+    torch.save(build().state_dict(), tmp_path / "epoch_5.pt")
+    run = ut.open_run(tmp_path, model=build)
+    table = probe_grid(run, train=(data.train.x, data.train.y), test=(data.test.x, data.test.y), probes="mean")
+    assert sorted(set(table["checkpoint"])) == [FRESH, 5]
+    assert set(table["fit"]) == {"given", "shuffled"}, "true labels are unknown here"
+    with pytest.raises(BadValue, match="both a training and a test split"):
+        probe_grid(run, train=(data.train.x, data.train.y))
+
+
+def test_bad_names(run: ut.Run, tmp_path: Path):
+    with pytest.raises(UnknownName, match="Did you mean 'velpic'"):
+        GridConfig(probes=("velpc",))
+    with pytest.raises(UnknownName, match="Did you mean 'shuffled'"):
+        GridConfig(fits=("shufled",))
+    with pytest.raises(UnknownName, match="Did you mean 'layer1'"):
+        probe_grid(run, layers="layr1", out=tmp_path / "t.parquet")
+    with pytest.raises(BadValue, match="The nearest are"):
+        probe_grid(run, checkpoints="3", out=tmp_path / "t.parquet")
+    with pytest.raises(BadValue):
+        GridConfig(memory="much")
+    (tmp_path / "bad.parquet").write_text("no table")
+    with pytest.raises(RunProblem, match="Move it away"):
+        probe_grid(run, out=tmp_path / "bad.parquet")
