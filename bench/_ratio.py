@@ -15,7 +15,7 @@ import torch
 def median_seconds(contenders: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str, float]:
     """Median seconds of each contender; they take turns, so that a busy moment hits all alike."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
-    for name, run in contenders.items():
+    for run in contenders.values():
         run()  # warm-up
     for _ in range(rounds):
         for name, run in contenders.items():
@@ -32,7 +32,10 @@ def machine() -> str:
 def report(rows: list[dict[str, object]], path: Path | None = None) -> None:
     """Print rows as a table; as JSON too if `path` is given."""
     columns = list(rows[0])
-    widths = [max(len(str(row[name])) for row in [dict(zip(columns, columns, strict=True)), *rows]) for name in columns]
+    widths = [
+        max(len(str(row[name])) for row in [dict(zip(columns, columns, strict=True)), *rows])
+        for name in columns
+    ]
     print(machine())
     for row in [dict(zip(columns, columns, strict=True)), *rows]:
         print("  ".join(str(row[name]).ljust(width) for name, width in zip(columns, widths, strict=True)))

@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 
 import torch
-from _ratio import median_seconds, report
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import undertow as ut
+from _ratio import median_seconds, report
 from undertow.train.loop import Trainer
 from undertow.train.prepare import prepare_data, prepare_model
 
@@ -142,7 +142,7 @@ def recorder_cost(epochs: int) -> dict[str, object]:
             trainer.epoch += 1
             trainer._train_epoch()
             ended = time.perf_counter()
-            # The file of an odd epoch is written while the even one after it trains: that one shows the rest of the cost.
+            # The file of an odd epoch is written while the even one after it trains, which shows the rest of the cost.
             if number % 2:
                 recorder.save(model, number, test_accuracy=0.5)
                 called.append(time.perf_counter() - ended)
@@ -161,7 +161,9 @@ def recorder_cost(epochs: int) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()

@@ -9,6 +9,11 @@
     run = ut.open_run("runs/m40")                           # or a folder of .pt/.pth/.ckpt/.safetensors
     run.model(20); run.metrics; run.data()
 
+    table = ut.probe_grid(run)                              # what every layer knew at every checkpoint
+    probe = ut.MASC(variance=0.99).fit(features, labels)    # scikit-learn estimators
+    with ut.Tap(model, ["layer2", "blocks.*.mlp"]) as tap:  # features of any module
+        outputs, features = tap(x)
+
 Importing undertow imports no torch: names are loaded when they are first used.
 """
 
@@ -24,6 +29,14 @@ if TYPE_CHECKING:
     from undertow.data.noise import LabelNoise
     from undertow.data.samples import DataSet, Samples
     from undertow.errors import UndertowError
+    from undertow.features.moments import Moments
+    from undertow.features.tap import Tap
+    from undertow.latent.discriminant import LDA, QDA
+    from undertow.latent.grid import probe_grid
+    from undertow.latent.logistic import LogisticProbe
+    from undertow.latent.masc import MASC
+    from undertow.latent.nearest import KNN, NearestMean
+    from undertow.latent.velpic import VeLPIC
     from undertow.models.build import build_model
     from undertow.train.config import TrainConfig
     from undertow.train.interventions import EditAt, FreezeAt, ReinitialiseAt
@@ -32,20 +45,30 @@ if TYPE_CHECKING:
     from undertow.train.run import Run, open_run
 
 __all__ = [
+    "KNN",
+    "LDA",
+    "MASC",
+    "QDA",
     "DataSet",
     "EditAt",
     "FreezeAt",
     "LabelNoise",
+    "LogisticProbe",
+    "Moments",
+    "NearestMean",
     "Recorder",
     "ReinitialiseAt",
     "Run",
     "Samples",
+    "Tap",
     "TrainConfig",
     "UndertowError",
+    "VeLPIC",
     "__version__",
     "build_model",
     "load_data",
     "open_run",
+    "probe_grid",
     "train",
 ]
 
@@ -55,16 +78,26 @@ __getattr__, __dir__ = lazy(
         "DataSet": "undertow.data.samples",
         "EditAt": "undertow.train.interventions",
         "FreezeAt": "undertow.train.interventions",
+        "KNN": "undertow.latent.nearest",
+        "LDA": "undertow.latent.discriminant",
         "LabelNoise": "undertow.data.noise",
+        "LogisticProbe": "undertow.latent.logistic",
+        "MASC": "undertow.latent.masc",
+        "Moments": "undertow.features.moments",
+        "NearestMean": "undertow.latent.nearest",
+        "QDA": "undertow.latent.discriminant",
         "Recorder": "undertow.train.record",
         "ReinitialiseAt": "undertow.train.interventions",
         "Run": "undertow.train.run",
         "Samples": "undertow.data.samples",
+        "Tap": "undertow.features.tap",
         "TrainConfig": "undertow.train.config",
         "UndertowError": "undertow.errors",
+        "VeLPIC": "undertow.latent.velpic",
         "build_model": "undertow.models.build",
         "load_data": "undertow.data.load",
         "open_run": "undertow.train.run",
+        "probe_grid": "undertow.latent.grid",
         "train": "undertow.train",
     },
 )

@@ -43,6 +43,6 @@ def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], 
         return value
 
     def dir_() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
+        return sorted({*getattr(sys.modules[package], "__all__", ()), *homes})
 
     return getattr_, dir_

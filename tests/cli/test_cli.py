@@ -30,7 +30,9 @@ def test_help_lists_all_commands(capsys):
 
 
 def test_train_show_runs_and_layers(capsys, tmp_path):
-    code, out, err = call(capsys, "train", "mlp:16-16", *QUICK, "--noise", "0.4", "--out", tmp_path / "runs" / "one")
+    code, out, err = call(
+        capsys, "train", "mlp:16-16", *QUICK, "--noise", "0.4", "--out", tmp_path / "runs" / "one"
+    )
     assert (code, err) == (0, "")
     assert "mlp:16-16 on digits, label noise 0.4: 2 epochs of adam" in out
     assert "Ended after 2 epochs: training accuracy" in out

@@ -89,7 +89,9 @@ def test_the_interval_is_the_bootstrap_of_the_mean():
 
 
 @pytest.mark.parametrize("memory", ["600KB", "2GB"])
-def test_a_small_budget_changes_the_route_and_not_the_answer(run: ut.Run, tmp_path: Path, memory: str, monkeypatch):
+def test_a_small_budget_changes_the_route_and_not_the_answer(
+    run: ut.Run, tmp_path: Path, memory: str, monkeypatch
+):
     plans: list[str] = []
 
     class Watch:
@@ -105,7 +107,9 @@ def test_a_small_budget_changes_the_route_and_not_the_answer(run: ut.Run, tmp_pa
     keys = ["layer", "probe", "fit", "measure", "split", "labels"]
     both = held.merge(other, on=keys, suffixes=("_held", "_other"))
     assert len(both) == len(held) == len(other)
-    assert (both["value_held"] - both["value_other"]).abs().max() <= 0.0041  # dimensions agree, answers may tip
+    assert (
+        both["value_held"] - both["value_other"]
+    ).abs().max() <= 0.0041  # dimensions agree, answers may tip
     assert both[both["measure"] == "dimension"]["value_held"].equals(
         both[both["measure"] == "dimension"]["value_other"]
     )
@@ -115,12 +119,19 @@ def test_wide_layers_go_through_files(tmp_path: Path):
     """More features than samples in a class: the Gram route, on disk."""
     config = replace(CONFIG, model="mlp:900", epochs=1, checkpoints="1")
     run = ut.train(config, tmp_path / "run")
-    options = {"layers": "layer1", "probes": ["masc", "velpic", "logistic"], "fits": "given", "checkpoints": "last"}
+    options = {
+        "layers": "layer1",
+        "probes": ["masc", "velpic", "logistic"],
+        "fits": "given",
+        "checkpoints": "last",
+    }
     held = probe_grid(run, out=tmp_path / "a.parquet", **options)
     wide = probe_grid(run, out=tmp_path / "b.parquet", memory="9MB", **options)
     where = {"split": "test", "measure": "accuracy"}
     for probe in ("masc", "velpic"):
-        assert value(held, probe=probe, **where) == pytest.approx(value(wide, probe=probe, **where), abs=0.0041)
+        assert value(held, probe=probe, **where) == pytest.approx(
+            value(wide, probe=probe, **where), abs=0.0041
+        )
     reason = wide[(wide["probe"] == "logistic") & (wide["n"] == 0)]["note"].iloc[0]
     assert "needs the layer's features in memory" in reason
     assert value(held, probe="logistic", **where) > 0.5
@@ -151,7 +162,7 @@ def test_another_set_up_keeps_the_rows_of_the_first(run: ut.Run, tmp_path: Path)
 
 
 def test_a_killed_grid_goes_on(run: ut.Run, tmp_path: Path):
-    """kill -9 while the second checkpoint is measured; the first one's rows are there and are not made again."""
+    """Kill -9 while the second checkpoint is measured; the first one's rows are there and are not made again."""
     out = tmp_path / "t.parquet"
     code = (
         "import undertow as ut, time\n"
@@ -181,7 +192,9 @@ def test_foreign_checkpoints_and_a_fresh_model_as_control(tmp_path: Path):
 
     torch.save(build().state_dict(), tmp_path / "epoch_5.pt")
     run = ut.open_run(tmp_path, model=build)
-    table = probe_grid(run, train=(data.train.x, data.train.y), test=(data.test.x, data.test.y), probes="mean")
+    table = probe_grid(
+        run, train=(data.train.x, data.train.y), test=(data.test.x, data.test.y), probes="mean"
+    )
     assert sorted(set(table["checkpoint"])) == [FRESH, 5]
     assert set(table["fit"]) == {"given", "shuffled"}, "true labels are unknown here"
     with pytest.raises(BadValue, match="both a training and a test split"):

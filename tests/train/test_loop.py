@@ -123,7 +123,10 @@ def test_last_layer_only_and_frozen_prefix_leave_the_rest_bit_equal(tmp_path: Pa
     assert {name for name in start if not torch.equal(start[name], end[name])} == {"head.weight", "head.bias"}
     frozen = ut.train(replace(QUICK, freeze="layer1"), tmp_path / "frozen")
     start, end = weights_of(frozen, 0), weights_of(frozen)
-    assert {name.split(".")[0] for name in start if not torch.equal(start[name], end[name])} == {"layer2", "head"}
+    assert {name.split(".")[0] for name in start if not torch.equal(start[name], end[name])} == {
+        "layer2",
+        "head",
+    }
 
 
 def test_greedy_trains_one_layer_after_the_other(tmp_path: Path):
@@ -163,13 +166,19 @@ def test_interventions_freeze_reinitialise_and_edit(tmp_path: Path):
     config = replace(QUICK, epochs=4)
     plain = ut.train(config, tmp_path / "plain")
     frozen = ut.train(config, tmp_path / "frozen", interventions=[ut.FreezeAt(2, "layer1")])
-    edited = ut.train(config, tmp_path / "edited", interventions=[ut.EditAt(4, zero_head), ut.EditAt(2, zero_head)])
+    edited = ut.train(
+        config, tmp_path / "edited", interventions=[ut.EditAt(4, zero_head), ut.EditAt(2, zero_head)]
+    )
     renewed = ut.train(config, tmp_path / "renewed", interventions=[ut.ReinitialiseAt(3, "layer2", fresh)])
     for run in (frozen, edited, renewed):
         assert same_bits(weights_of(plain, 2), weights_of(run, 2)), "before the intervention nothing differs"
-    assert torch.equal(weights_of(frozen, 2)["layer1.linear.weight"], weights_of(frozen, 4)["layer1.linear.weight"])
+    assert torch.equal(
+        weights_of(frozen, 2)["layer1.linear.weight"], weights_of(frozen, 4)["layer1.linear.weight"]
+    )
     assert not same_bits(weights_of(plain, 3), weights_of(edited, 3))
-    assert weights_of(edited, 4)["head.weight"].abs().sum() > 0, "an edit at the last epoch has no epoch to act in"
+    assert weights_of(edited, 4)["head.weight"].abs().sum() > 0, (
+        "an edit at the last epoch has no epoch to act in"
+    )
     assert same_bits(weights_of(plain, 3), weights_of(renewed, 3))
     assert renewed.metrics["test_accuracy"].iloc[4] < plain.metrics["test_accuracy"].iloc[4]
     assert renewed.facts.interventions == ["ReinitialiseAt 3 layer2"]
@@ -194,7 +203,7 @@ def test_a_diverging_run_says_so_and_keeps_what_it_had(tmp_path: Path):
 
 def test_a_folder_that_is_taken_is_refused(tmp_path: Path):
     ut.train(replace(QUICK, epochs=0), tmp_path / "run")
-    with pytest.raises(RunProblem, match="holds a run already. Add --resume"):
+    with pytest.raises(RunProblem, match=r"holds a run already\. Add --resume"):
         ut.train(replace(QUICK, epochs=0), tmp_path / "run")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").write_text("mine")

@@ -59,7 +59,9 @@ def test_order_is_new_each_epoch_and_fixed_without_shuffling():
 
 def test_augmented_batches_crop_pixels_before_scaling():
     """The border of a crop is a black pixel, which 'half' scaling turns into -1, not 0."""
-    samples = Samples.of(torch.full((64, 3, 8, 8), 255, dtype=torch.uint8), torch.zeros(64, dtype=torch.int64))
+    samples = Samples.of(
+        torch.full((64, 3, 8, 8), 255, dtype=torch.uint8), torch.zeros(64, dtype=torch.int64)
+    )
     x, _ = next(Batches(samples, scaling="half", batch_size=64, augment=True).epoch(1))
     assert set(x.unique().tolist()) == {-1.0, 1.0}
 
@@ -113,7 +115,9 @@ def test_freezing_a_prefix_stops_its_parameters_and_its_batch_norms():
     assert frozen
     assert any(name.startswith(f"{cut}.") for name in frozen)
     assert not any(name.startswith(f"{model.cuts[-1]}.") for name in frozen)
-    modes = {module.training for module in model.get_submodule(cut).modules() if isinstance(module, nn.BatchNorm2d)}
+    modes = {
+        module.training for module in model.get_submodule(cut).modules() if isinstance(module, nn.BatchNorm2d)
+    }
     assert modes == {False}
 
 

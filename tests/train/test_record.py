@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -85,22 +84,27 @@ def test_forgetting_to_close_loses_nothing(tmp_path: Path):
     assert len(run.metrics) == 5
 
 
+def save_often(recorder: ut.Recorder, model: nn.Module) -> None:
+    for epoch in range(9):
+        recorder.save(model, epoch, loss=0.0)
+
+
 def test_a_full_disk_is_said_and_earlier_checkpoints_stay(tmp_path: Path):
     """A real file system of 1 MB runs full."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("mounting a small file system needs root")
     try:
         recorder = ut.Recorder(disk / "run")
         model = nn.Linear(300, 300)  # 361 kB a checkpoint: the third does not fit
         with pytest.raises(RunProblem, match=r"Cannot write .*No space left.*saved before is intact"):
-            for epoch in range(9):
-                recorder.save(model, epoch, loss=0.0)
-        with pytest.raises(RunProblem):
+            save_often(recorder, model)
+        with pytest.raises(RunProblem, match="No space left"):
             recorder.close()
-            recorder.save(model, 10)
         run = ut.open_run(disk / "run")
         assert run.epochs == (0, 1)
         assert torch.equal(run.weights(1)["weight"], model.weight)
@@ -123,7 +127,9 @@ def test_a_file_size_limit_is_said(tmp_path: Path):
         except ut.UndertowError as error:
             print(error)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
     assert "Cannot write" in done.stdout
     assert "File too large" in done.stdout
     assert ut.open_run(tmp_path / "run").epochs == (0,)
@@ -141,4 +147,4 @@ def test_aside_leaves_the_old_file_when_the_block_fails(tmp_path: Path):
     with pytest.raises(ZeroDivisionError):
         fail()
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["file.txt"]
+    assert [found.name for found in tmp_path.iterdir()] == ["file.txt"]

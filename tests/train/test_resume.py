@@ -47,7 +47,12 @@ def test_kill_9_at_several_moments_and_resume_to_the_same_bits(tmp_path: Path):
     whole = start(tmp_path / "whole")
     finish(whole)
     # While run.json is written, while the first and the third checkpoint are, and in the middle of an epoch.
-    files = ["run.json", "checkpoints/epoch-000000.safetensors", "state.pt", "checkpoints/epoch-000010.safetensors"]
+    files = [
+        "run.json",
+        "checkpoints/epoch-000000.safetensors",
+        "state.pt",
+        "checkpoints/epoch-000010.safetensors",
+    ]
     kills = 0
     for place, file in enumerate(files):
         process = start(tmp_path / "broken", "--resume")
@@ -56,7 +61,9 @@ def test_kill_9_at_several_moments_and_resume_to_the_same_bits(tmp_path: Path):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         kills += process.returncode == -signal.SIGKILL
-        if (tmp_path / "broken" / "checkpoints").is_dir() and any((tmp_path / "broken" / "checkpoints").glob("e*")):
+        if (tmp_path / "broken" / "checkpoints").is_dir() and any(
+            (tmp_path / "broken" / "checkpoints").glob("e*")
+        ):
             run = ut.open_run(tmp_path / "broken")
             assert all(run.weights(at) for at in run.epochs), "readable at any moment"
     assert kills >= 3, "the run was too quick to be killed: the test would prove nothing"
@@ -83,7 +90,9 @@ def test_more_epochs_may_be_added_and_nothing_else_changed(tmp_path: Path):
     with pytest.raises(RunProblem, match=r"started with \(lr = 0.001\), got 0.01"):
         ut.train(replace(QUICK, epochs=6, lr=0.01), tmp_path / "run", resume=True)
     with pytest.raises(RunProblem, match="interventions"):
-        ut.train(replace(QUICK, epochs=6), tmp_path / "run", resume=True, interventions=[ut.FreezeAt(2, "layer1")])
+        ut.train(
+            replace(QUICK, epochs=6), tmp_path / "run", resume=True, interventions=[ut.FreezeAt(2, "layer1")]
+        )
 
 
 @pytest.mark.parametrize("greedy", [False, True])

@@ -66,13 +66,21 @@ def wrapped(state: dict[str, torch.Tensor], way: str) -> object:
         case "compiled":
             return {f"_orig_mod.{name}": value for name, value in state.items()}
         case "parallel":
-            return {"model_state_dict": {f"module.{name}": value for name, value in state.items()}, "epoch": 3}
+            return {
+                "model_state_dict": {f"module.{name}": value for name, value in state.items()},
+                "epoch": 3,
+            }
         case "parallel compiled":
             return {f"module._orig_mod.{name}": value for name, value in state.items()}
         case "lightning":
             inner = {f"model.{name}": value for name, value in state.items()}
             inner["train_metric.total"] = torch.tensor(3.0)
-            return {"state_dict": inner, "epoch": 3, "optimizer_states": [{"lr": 0.1}], "hyper_parameters": {"a": 1}}
+            return {
+                "state_dict": inner,
+                "epoch": 3,
+                "optimizer_states": [{"lr": 0.1}],
+                "hyper_parameters": {"a": 1},
+            }
         case "deep":
             return {"state_dict": {f"module.net.backbone.{name}": value for name, value in state.items()}}
     raise AssertionError(way)
@@ -131,13 +139,15 @@ def test_damaged_files_are_named(tmp_path: Path, ending: str, content: bytes):
 
 def test_weights_of_another_model_are_named(tmp_path: Path):
     torch.save(ut.build_model("mlp:6-7", (4,), 3, seed=0).state_dict(), tmp_path / "epoch_1.pt")
-    with pytest.raises(RunProblem, match=r"weights of .*, got .*instead of .*Give the model that was trained"):
+    with pytest.raises(
+        RunProblem, match=r"weights of .*, got .*instead of .*Give the model that was trained"
+    ):
         ut.open_run(tmp_path, model=net).model(1)
 
 
 def test_missing_runs_and_checkpoints(tmp_path: Path):
     ut.Recorder(tmp_path / "run40").close()
-    with pytest.raises(UnknownName, match="Did you mean .*run40"):
+    with pytest.raises(UnknownName, match=r"Did you mean .*run40"):
         ut.open_run(tmp_path / "run4")
     with pytest.raises(NotThere, match="There is no run"):
         ut.open_run(tmp_path / "no" / "where")

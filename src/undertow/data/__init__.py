@@ -11,8 +11,9 @@ Names are imported when they are first used, so that this package alone costs no
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from undertow._lazy import lazy
 
 if TYPE_CHECKING:
     from undertow.data.catalogue import DATA, Entry, Kind, Place
@@ -64,17 +65,6 @@ _HOMES = {
 }
 """Module -> the public names that it holds; a test keeps it in step with `__all__` and the imports above."""
 
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    """Import the module that holds `name` and keep the name here."""
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(
+    __name__, {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names}
+)

@@ -106,13 +106,10 @@ def gather_moments(
         for name, part in features.items():
             if name not in seen:
                 width = outputs.shape[1] if with_outputs else 0
+                device = "cpu" if part.device.type == "mps" else part.device  # mps has no float64
+                where = f"layer {name!r}"
                 seen[name] = MomentsAccumulator(
-                    part.shape[1],
-                    classes,
-                    width,
-                    precise=precise,
-                    device=part.device,
-                    where=f"layer {name!r}",
+                    part.shape[1], classes, width, precise=precise, device=device, where=where
                 )
             seen[name].update(part, labels[rows], outputs if with_outputs else None)
     return {name: moments.compute() for name, moments in seen.items()}

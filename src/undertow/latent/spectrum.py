@@ -30,10 +30,6 @@ from undertow.latent.krylov import Krylov, Wanted
 WHOLE = 256
 """Up to this size the whole decomposition is as fast as the Krylov space."""
 
-HEAD = 8
-"""Eigenvectors that are found and taken off first in float32. One is often 80 % of the trace, and rounding
-errors are relative to it: they blurred the small ones until 1 % of the predictions on noisy MNIST changed."""
-
 
 class Eigen(NamedTuple):
     """The largest eigenvalues, their eigenvectors, and the sum of all eigenvalues."""
@@ -59,40 +55,24 @@ def eigenvectors(
         return Eigen(moment.new_zeros(0), moment.new_zeros(len(moment), 0), 0.0)
     rounding = torch.finfo(moment.dtype).eps if rounding is None else rounding
     wanted = Wanted(share, count or 1, max(8 * rounding, len(moment) * torch.finfo(torch.float64).eps))
-    found = _partial(moment / total, wanted) if len(moment) > WHOLE else None
-    values, vectors = found or _whole(moment, total, wanted)
+    space = Krylov(moment / total, wanted)
+    found = space.solve() if len(moment) > WHOLE else None
+    values, vectors = found or _whole(space.moment, wanted, space.values, space.vectors)
     return Eigen(values * total, vectors, total)
 
 
-def _partial(moment: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor] | None:
-    """By Krylov spaces; None where they are no gain."""
-    if moment.dtype == torch.float64 or (wanted.share is None and wanted.count <= HEAD):
-        return Krylov(moment, wanted).solve()
-    head = Krylov(moment, Wanted(None, HEAD, wanted.floor)).solve()
-    if head is None:
-        return None
-    values, vectors = head
-    k = wanted.cut(values)
-    if k <= len(values) or len(values) < HEAD:
-        return values[:k], vectors[:, :k]
-    tail = Krylov(_without(moment, vectors), wanted, known=values).solve()
-    if tail is None:
-        return None
-    return torch.cat([values, tail[0]]), torch.cat([vectors, tail[1] - vectors @ (vectors.T @ tail[1])], 1)
-
-
-def _without(moment: Tensor, vectors: Tensor) -> Tensor:
-    """(I - UU^T) `moment` (I - UU^T) for U = `vectors`."""
-    image = moment @ vectors
-    rest = image - vectors @ (vectors.T @ image)
-    return torch.addmm(moment, torch.cat([vectors, rest], 1), torch.cat([image, vectors], 1).T, alpha=-1)
-
-
-def _whole(moment: Tensor, total: float, wanted: Wanted) -> tuple[Tensor, Tensor]:
-    values, vectors = eigh(moment.double() / total)
-    values, vectors = values.flip(0), vectors.flip(1)
+def _whole(moment: Tensor, wanted: Wanted, known: Tensor, known_vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """By decomposing all of `moment` (M, M); eigenvectors that were taken off it before come first."""
+    # Without them rounding errors of float32 are relative to the largest eigenvalue, and blur the small ones.
+    precise = moment if len(known) else moment.double()
+    try:
+        values, vectors = torch.linalg.eigh(precise)
+    except LinAlgError:
+        values, vectors = eigh(moment.double())
+    count = len(values) - len(known)  # each that was taken off has left a zero
+    values = torch.cat([known, values.flip(0)[:count].to(moment.dtype)])
     k = min(wanted.cut(values), len(values))
-    return values[:k].to(moment.dtype), vectors[:, :k].to(moment.dtype)
+    return values[:k], torch.cat([known_vectors, vectors.flip(1)[:, :count].to(moment.dtype)], 1)[:, :k]
 
 
 def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,9 +12,9 @@ torch is imported when a name that needs it is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from undertow._lazy import lazy
 from undertow.models.catalogue import MODELS, ModelSpec, parse_spec
 
 if TYPE_CHECKING:
@@ -43,12 +43,4 @@ _HOMES = {
     "layers_of": "layers",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, {name: f"{__name__}.{module}" for name, module in _HOMES.items()})

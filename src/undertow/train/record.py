@@ -7,7 +7,7 @@
     recorder.close()                       # waits for the last file; also done when the process ends
 
 `save` copies the weights and returns; one thread writes the files in order, aside and renamed. At most two
-copies wait in memory. A failed write is raised by the next `save` or by `close`. Each file carries its own
+copies wait in memory. A failed write is raised by the next `save`, by all after it and by `close`. Each file carries its own
 metrics, so that a killed process loses at most the checkpoints still waiting.
 """
 
@@ -65,7 +65,7 @@ class Writer:
 
     def _raise_failure(self) -> None:
         if self._failures:
-            raise self._failures.pop(0)
+            raise self._failures[0]
 
 
 def _work(jobs: queue.Queue[Callable[[], None] | None], failures: list[Exception]) -> None:
