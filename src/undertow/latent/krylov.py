@@ -24,7 +24,8 @@ from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIss
 BLOCK = 16
 """Columns per step: fewer starve the matrix product, more need a larger space."""
 
-HEAD = 8
+LOCK = 4
+HEAD = 4
 """Eigenvectors that are taken off first, at most."""
 
 
@@ -58,7 +59,7 @@ class Krylov:
         self.room = int(limit * len(moment)) // BLOCK * BLOCK
         self.basis = moment.new_empty(len(moment), self.room)
         self.inner = moment.new_zeros(self.room, self.room)  # basis^T M basis
-        self.size = 0
+        self.size = self.rounds = 0
         self.generator = torch.Generator().manual_seed(0)
 
     def solve(self) -> tuple[Tensor, Tensor] | None:
@@ -75,7 +76,7 @@ class Krylov:
                 goal = int(1.15 * self.size)
             if (goal or 1.6 * self.size) > self.room:  # 1.6: where the goal would lie if it were known now
                 return None
-            if self.single and not len(self.values) and self.size == (self.blocks + 1) * BLOCK:
+            if self.single and not self.rounds and self.size == LOCK * BLOCK:
                 block = self._take_off(link)
         return None
 
@@ -138,12 +139,11 @@ class Krylov:
         return torch.cat([self.values, values[:k]]), torch.cat([self.vectors, vectors], 1)
 
     def _take_off(self, link: Tensor) -> Tensor:
-        """Take the leading eigenvectors that hold still off the matrix; the block to start again with."""
+        """Take the leading eigenvectors that hold still off the matrix; a random block to start again with."""
         values, inner = self._ritz()
         still = (link @ inner[-BLOCK:, :HEAD]).square().sum(0) < (self.eps**0.75 * values[0]) ** 2
         count = int(still.long().cumprod(0).sum())
-        ritz = self.basis[:, : self.size] @ inner[:, : count + BLOCK]
-        self.values, self.vectors = values[:count], ritz[:, :count].contiguous()
+        self.values, self.vectors = values[:count], self.basis[:, : self.size] @ inner[:, :count]
         image = self.moment @ self.vectors
         rest = image - self.vectors @ (self.vectors.T @ image)
         # (I - UU^T) M (I - UU^T): U stays in the basis, so that rounding cannot bring it back.
@@ -152,8 +152,9 @@ class Krylov:
         )
         self.basis[:, :count] = self.vectors
         self.inner.zero_()
-        self.size = count
-        return torch.linalg.qr(ritz[:, count:] - self.vectors @ (self.vectors.T @ ritz[:, count:]))[0]
+        self.size, self.rounds = count, self.rounds + 1
+        block = self._random(BLOCK)
+        return torch.linalg.qr(block - self.vectors @ (self.vectors.T @ block))[0]
 
     def _sound(self, vectors: Tensor, smallest: float) -> bool:
         """Whether `vectors` are orthonormal and leave out no eigenvalue above `smallest`."""

@@ -7,8 +7,8 @@
     recorder.close()                       # waits for the last file; also done when the process ends
 
 `save` copies the weights and returns; one thread writes the files in order, aside and renamed. At most two
-copies wait in memory. A failed write is raised by the next `save`, by all after it and by `close`. Each file carries its own
-metrics, so that a killed process loses at most the checkpoints still waiting.
+copies wait in memory. A failed write is raised by the next `save`, by all after it and by `close`. Each
+file carries its own metrics, so that a killed process loses at most the checkpoints still waiting.
 """
 
 from __future__ import annotations
