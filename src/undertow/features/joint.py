@@ -1,9 +1,11 @@
 """Moments of features and outputs together, over all samples: what D_LR needs beside the classes.
 
-joint = Joint.empty(dim=512, outputs=10)
-joint = joint.merge(Joint.of_centred(count, feature_mean, output_mean, cross, spread))
-joint.cross          # (D, K) sum of (x - mean x)(f - mean f)^T
-joint.raw_outputs()  # (K, K) sum of f f^T, not centred
+    joint = Joint.empty(dim=512, outputs=10)
+    joint = joint.merge(Joint.of(rows - mean, mean, logits))  # float64 rows (N, D) and outputs (N, K)
+    joint.cross                                               # (D, K) sum of (x - mean x)(f - mean f)^T
+    joint.raw_outputs()                                       # (K, K) sum of f f^T, not centred
+
+State is centred, as in moments.py and for the same reason; the raw sums are made from it.
 """
 
 from __future__ import annotations

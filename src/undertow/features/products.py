@@ -5,8 +5,8 @@
         add_gram(upper, block, product_dtype(block))  # adds block^T block
     symmetric(upper)                                  # (D, D), both triangles
 
-Only panels on and above the diagonal are computed: at D = 2048 this took three quarters of the time
-of the bare whole product (two CPU threads), with the addition into float64 included.
+Only panels on and above the diagonal are computed: at D = 2048 this took less time
+than the bare whole product (one and two CPU threads), with the addition into float64 included.
 
 Error of float32 products: an entry of A^T A is off by at most about K * 6e-8 times the geometric mean
 of its two diagonal entries (K is the length of a block: 512 rows, or 1024 columns of stored ones,

@@ -19,14 +19,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 BLOCK = 16
 """Columns per step: fewer starve the matrix product, more need a larger space."""
 
-LOCK = 4
-HEAD = 4
-"""Eigenvectors that are taken off first, at most."""
+FIRST = 4 * BLOCK
+"""Size of the space in which the first few eigenvectors are looked for."""
+
+HEAD = 8
+"""How many of them are taken off, at most."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +54,20 @@ class Krylov:
         self.eps = torch.finfo(moment.dtype).eps
         # How much of the share may be missed, how large a space that takes, when to give up: as measured.
         self.single = moment.dtype == torch.float32
-        self.slack, self.ratio, self.blocks, limit = (
-            (1e-8, 1.8, 5, 0.8) if self.single else (1e-16, 2.2, 7, 0.6)
-        )
+        measured = (1e-8, 1.8, 5, 0.8) if self.single else (1e-16, 2.2, 7, 0.6)
+        self.slack, self.ratio, self.blocks, limit = measured
         self.room = int(limit * len(moment)) // BLOCK * BLOCK
         self.basis = moment.new_empty(len(moment), self.room)
         self.inner = moment.new_zeros(self.room, self.room)  # basis^T M basis
-        self.size = self.rounds = 0
+        self.size = 0
         self.generator = torch.Generator().manual_seed(0)
 
     def solve(self) -> tuple[Tensor, Tensor] | None:
-        """Eigenvalues and eigenvectors as wanted; None where the whole decomposition is the better way."""
+        """Eigenvalues and eigenvectors as wanted; None where the whole decomposition is the better way.
+
+        Raises:
+            LinAlgError: LAPACK gave up on the matrix within the space.
+        """
         block, goal = torch.linalg.qr(self._random(BLOCK))[0], None
         while self.size + BLOCK <= self.room:
             block, link = self._grow(block)
@@ -76,8 +80,8 @@ class Krylov:
                 goal = int(1.15 * self.size)
             if (goal or 1.6 * self.size) > self.room:  # 1.6: where the goal would lie if it were known now
                 return None
-            if self.single and not self.rounds and self.size == LOCK * BLOCK:
-                block = self._take_off(link)
+            if self.size == FIRST and self._blurred():
+                block = self._take_off(link, block)
         return None
 
     def _grow(self, block: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,6 +110,8 @@ class Krylov:
         inner, share = self.inner[: self.size, : self.size], self.wanted.share
         if share is None:
             return self._size_for(self.wanted.count)
+        if float(self.values.sum()) > share:
+            return self.size
         if float(self.values.sum() + inner.diagonal().sum()) <= share + 0.1 * (1 - share):
             return None
         return self._size_for(self._cut(torch.linalg.eigvalsh(inner).flip(0)))
@@ -119,10 +125,7 @@ class Krylov:
 
     def _look(self, link: Tensor) -> tuple[Tensor, Tensor] | None:
         """The wanted eigenvectors within the basis, if they stand every test."""
-        try:
-            values, inner = self._ritz()
-        except LinAlgError:
-            return None
+        values, inner = self._ritz()
         k = self._cut(values) - len(self.values)
         if k > self.size - len(self.values):
             return None
@@ -138,11 +141,18 @@ class Krylov:
             return None
         return torch.cat([self.values, values[:k]]), torch.cat([self.vectors, vectors], 1)
 
-    def _take_off(self, link: Tensor) -> Tensor:
-        """Take the leading eigenvectors that hold still off the matrix; a random block to start again with."""
+    def _blurred(self) -> bool:
+        """Whether small eigenvectors are wanted from a float32 matrix that has its largest ones still."""
+        small = self.wanted.share is not None or self.wanted.count > HEAD
+        return self.single and small and not len(self.values)
+
+    def _take_off(self, link: Tensor, block: Tensor) -> Tensor:
+        """Take the leading eigenvectors that hold still off the matrix and start again; the block to go on with."""
         values, inner = self._ritz()
         still = (link @ inner[-BLOCK:, :HEAD]).square().sum(0) < (self.eps**0.75 * values[0]) ** 2
         count = int(still.long().cumprod(0).sum())
+        if not count:
+            return block
         self.values, self.vectors = values[:count], self.basis[:, : self.size] @ inner[:, :count]
         image = self.moment @ self.vectors
         rest = image - self.vectors @ (self.vectors.T @ image)
@@ -152,7 +162,7 @@ class Krylov:
         )
         self.basis[:, :count] = self.vectors
         self.inner.zero_()
-        self.size, self.rounds = count, self.rounds + 1
+        self.size = count
         block = self._random(BLOCK)
         return torch.linalg.qr(block - self.vectors @ (self.vectors.T @ block))[0]
 

@@ -13,8 +13,8 @@ for a quarter of the cost of the whole decomposition. What it found is checked (
 residual, nothing larger left outside), and the whole decomposition steps in where it fails: small
 matrices, shares that need most of the matrix, eigenvalues with many equal ones.
 
-Whole decompositions are float64 and scaled to trace 1: in float32, LAPACK was seen to give up
-("failed to converge") on the rank-deficient moments of one class after a ReLU.
+All is scaled to trace 1. In float32, LAPACK was seen to give up ("failed to converge") on the
+rank-deficient moments of one class after a ReLU: float64 is the way out wherever that happens.
 """
 
 from __future__ import annotations
@@ -56,9 +56,16 @@ def eigenvectors(
     rounding = torch.finfo(moment.dtype).eps if rounding is None else rounding
     wanted = Wanted(share, count or 1, max(8 * rounding, len(moment) * torch.finfo(torch.float64).eps))
     space = Krylov(moment / total, wanted)
-    found = space.solve() if len(moment) > WHOLE else None
+    found = _partial(space) if len(moment) > WHOLE else None
     values, vectors = found or _whole(space.moment, wanted, space.values, space.vectors)
     return Eigen(values * total, vectors, total)
+
+
+def _partial(space: Krylov) -> tuple[Tensor, Tensor] | None:
+    try:
+        return space.solve()
+    except LinAlgError:
+        return None
 
 
 def _whole(moment: Tensor, wanted: Wanted, known: Tensor, known_vectors: Tensor) -> tuple[Tensor, Tensor]:
