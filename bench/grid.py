@@ -16,9 +16,9 @@ import tempfile
 from pathlib import Path
 
 import torch
-from _ratio import median_seconds, report
 
 import undertow as ut
+from _ratio import median_seconds, report
 from undertow.data.inputs import to_inputs
 from undertow.errors import UndertowError
 
@@ -52,12 +52,16 @@ def products(table, data: ut.DataSet, widths: dict[str, int]) -> float:
         bases = 10 * float(sizes.iloc[0])
         total += sum(count * dim * min(count, dim) for count in counts)  # half of 2 n d min(n, d)
         total += len(data.train) * dim * dim  # LDA's covariance, half of 2 n d^2
-        total += 2 * rows * dim * (bases + 3 * 10)  # MASC's bases; VeLPIC, means and LDA have one row per class
+        total += (
+            2 * rows * dim * (bases + 3 * 10)
+        )  # MASC's bases; VeLPIC, means and LDA have one row per class
     return total
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
@@ -78,7 +82,9 @@ def main() -> None:
 
         table = grid()
         with ut.Tap(model, "auto") as tap:
-            widths = {name: part.shape[1] for name, part in tap(to_inputs(data.train.x[:2], "half"))[1].items()}
+            widths = {
+                name: part.shape[1] for name, part in tap(to_inputs(data.train.x[:2], "half"))[1].items()
+            }
         seconds = median_seconds({"grid": grid, "forward": forward, "load": run.data}, 5)
         speed = gemm_speed()
         unavoidable = products(table, data, widths) / speed

@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from undertow.data import cache
-from undertow.data.cache import Decoded, cached, content_key, parse_size
-from undertow.errors import BadValue
+from undertow.data.cache import Decoded, cached, content_key
 
 
 @pytest.fixture(autouse=True)
@@ -184,24 +183,3 @@ def test_the_key_follows_content_order_and_words(tmp_path: Path) -> None:
     ]
     assert len(set(keys)) == len(keys)
     assert content_key("v1", copy, two) == keys[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("0", 0),
-        ("512", 512),
-        ("500MB", 500_000_000),
-        ("1.5 gb", 1_500_000_000),
-        ("2KiB", 2048),
-        ("3T", 3 * 10**12),
-    ],
-)
-def test_sizes_are_read(text: str, size: int) -> None:
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "lots", "-5GB", "5XB", "1,5GB", "IB", "5IB"])
-def test_other_sizes_are_refused(text: str) -> None:
-    with pytest.raises(BadValue, match="a size such as"):
-        parse_size(text)

@@ -8,47 +8,8 @@ import sys
 import pytest
 
 from undertow.errors import BadValue
-from undertow.features.budget import choose_route, estimate_memory, parse_size, plan_routes, show_size
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("2GB", 2 * 10**9),
-        ("2 gb", 2 * 10**9),
-        ("1.5G", 15 * 10**8),
-        ("512MiB", 512 * 2**20),
-        ("100k", 10**5),
-        ("7", 7),
-        (4096, 4096),
-        ("3B", 3),
-        ("1TB", 10**12),
-    ],
-)
-def test_sizes_are_read(text, size):
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "GB", "two GB", "-2GB", "2 XB", "2iB", "0", "0.5B", "1e9", "nan"])
-def test_sizes_that_mean_nothing_are_refused(text):
-    with pytest.raises(BadValue, match="memory: wanted"):
-        parse_size(text)
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1500, "1.5 kB"),
-        (335_544_320, "336 MB"),
-        (2.1e9, "2.1 GB"),
-        (5e13, "50.0 TB"),
-    ],
-)
-def test_sizes_are_shown(size, text):
-    assert show_size(size) == text
-
+from undertow.features.budget import choose_route, estimate_memory, plan_routes
+from undertow.sizes import parse_size
 
 TEN = [1000] * 10
 

@@ -14,7 +14,12 @@ from undertow.latent.grid import probe_grid
 
 def test_a_vit_trained_here(tmp_path: Path):
     config = ut.TrainConfig(
-        "vit:patch=4,depth=2,width=32,heads=2", data="digits", epochs=3, checkpoints="0,3", device="cpu", lr=3e-3
+        "vit:patch=4,depth=2,width=32,heads=2",
+        data="digits",
+        epochs=3,
+        checkpoints="0,3",
+        device="cpu",
+        lr=3e-3,
     )
     run = ut.train(config, tmp_path / "run")
     table = probe_grid(run, probes=["masc", "velpic"], fits="given")

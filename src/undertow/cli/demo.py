@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,14 @@ def demo(*, out: Path = Path("demo")) -> None:
     run = train(DEMO, _emptied(out / "run"), watch=watcher())
     screen.print(_story(run.metrics.to_dict("records")))  # pyright: ignore[reportArgumentType]
     screen.print(
-        f"\n{ending(run)}\n\nThat took {time.monotonic() - began:.1f} s. `undertow show {run.path}` has the numbers."
+        f"\n{ending(run)}\n\nThat took {time.monotonic() - began:.1f} s. What each layer still knows: "
+        f"{called()} probe {run.path}"
     )
+
+
+def called() -> str:
+    """How this program was called, so that a hint can be typed as it stands."""
+    return sys.argv[0] if Path(sys.argv[0]).name == "undertow" else "undertow"
 
 
 def _story(rows: list[dict[str, Any]]) -> Any:

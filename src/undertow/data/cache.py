@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import time
 import warnings
 from collections.abc import Callable
@@ -27,13 +26,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from undertow.errors import BadValue
 from undertow.files import PART, aside
+from undertow.sizes import parse_size
 
 LIMIT = "10GB"
 ENTRIES = "data-*.safetensors"
 STAMP = "undertow_key"
-UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 DAY = 86_400
 
 
@@ -74,18 +72,7 @@ def cache_folder() -> Path:
 
 def cache_limit() -> int:
     """How many bytes the cache folder may take."""
-    return parse_size(os.environ.get("UNDERTOW_CACHE_LIMIT") or LIMIT)
-
-
-def parse_size(text: str) -> int:
-    """Bytes in a size such as "500MB", "1.5 GB" or "0"; a K is 1,000, a Ki 1,024."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", text.upper())
-    if not match or (match[3] and not match[2]):
-        raise BadValue("UNDERTOW_CACHE_LIMIT", 'a size such as "500MB" or "10GB"', text)
-    unit = UNITS[match[2]]
-    if match[3]:
-        unit = 1024 ** list(UNITS).index(match[2])
-    return int(float(match[1]) * unit)
+    return parse_size(os.environ.get("UNDERTOW_CACHE_LIMIT") or LIMIT, "UNDERTOW_CACHE_LIMIT", least=0)
 
 
 def _read(path: Path, key: str) -> Decoded | None:

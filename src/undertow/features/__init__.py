@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         Route,
         choose_route,
         estimate_memory,
-        parse_size,
         plan_routes,
     )
     from undertow.features.joint import Joint
@@ -54,7 +53,6 @@ __all__ = [
     "gram",
     "leading",
     "merge_all",
-    "parse_size",
     "plan_routes",
     "project",
     "reduce_over_processes",
@@ -64,7 +62,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "budget": ("Estimate", "Route", "choose_route", "estimate_memory", "parse_size", "plan_routes"),
+    "budget": ("Estimate", "Route", "choose_route", "estimate_memory", "plan_routes"),
     "joint": ("Joint",),
     "layers": ("resolve_layers", "unwrap"),
     "moments": ("Moments", "MomentsAccumulator", "Spread", "merge_all"),

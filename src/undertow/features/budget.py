@@ -13,41 +13,19 @@ Three routes lead to the same subspaces:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from undertow.errors import BadValue
+from undertow.sizes import parse_size, show_size
 
 RouteKind = Literal["moments", "gram", "randomised"]
 
 READ_BYTES = 64 * 2**20
 """How much of a stored layer is read at once."""
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _KRYLOV = 512  # directions for which the randomised route holds room
-
-
-def parse_size(text: str | int) -> int:
-    """Bytes of "2GB", "512 MiB", "1.5g" or a plain number; GB is 10^9 and GiB is 2^30."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", str(text).upper())
-    if not found or (found[3] and not found[2]):
-        raise BadValue("memory", "a size like 2GB, 512MB or 1.5GiB", text)
-    size = int(float(found[1]) * (_BINARY if found[3] else _UNITS)[found[2]])
-    if size < 1:
-        raise BadValue("memory", "more than nothing", text)
-    return size
-
-
-def show_size(size: float) -> str:
-    """A size for people: 335 MB, 2.1 GB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 999.5:
-            return f"{size:.{1 if size < 9.95 and unit != 'B' else 0}f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from undertow.errors import BadData, BadValue, RunProblem, unknown
-from undertow.features.budget import show_size
 from undertow.features.moments import check_labels, check_rows
 from undertow.features.wide import gram, project
+from undertow.sizes import show_size
 
 _NUMPY = {torch.float32: np.float32, torch.float16: np.float16}
 

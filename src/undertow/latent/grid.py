@@ -31,13 +31,13 @@ from undertow.data.inputs import to_inputs
 from undertow.data.load import load_data
 from undertow.data.samples import DataSet, Samples
 from undertow.errors import BadValue, unknown
-from undertow.features.budget import parse_size
 from undertow.features.layers import resolve_layers
 from undertow.features.stream import Batch, stream_features
 from undertow.features.tap import ConvRule, TokenRule
 from undertow.latent.masc import MASC
 from undertow.latent.sources import PROBES, Held, Labels, Moving, Passes, Source, Stream, plan_groups
 from undertow.latent.table import Cell, GridTable, accuracy_row, dimension_row, missing_row
+from undertow.sizes import parse_size
 from undertow.train.run import Run
 from undertow.train.schedule import CheckpointSchedule
 from undertow.train.seeds import stream as random_stream

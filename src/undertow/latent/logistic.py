@@ -83,16 +83,18 @@ class LogisticProbe(Probe):
         return in_kind(as_tensor(self.scores(X)).softmax(1), like=X)
 
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
-        model = _Softmax(rows, len(counts))
+        # At the minimum the loss changes by less than float32 can tell.
+        fine = rows if self.solver == "adam" else rows.double()
+        model = _Softmax(fine, len(counts))
         fit = self._adam if self.solver == "adam" else self._lbfgs
-        fit(model, rows, index)
+        fit(model, fine, index)
         if not torch.isfinite(model.flat).all():
             raise BadData(
                 "LogisticProbe: wanted finite weights, got NaN or infinity from features as large as "
                 f"{float(rows.abs().max()):.3g}. Scale the features, or lower lr."
             )
-        self.loss_ = model.loss(rows, index)
-        return {"coef_": model.coef.clone(), "intercept_": model.intercept.clone()}
+        self.loss_ = model.loss(fine, index)
+        return {"coef_": model.coef.to(rows.dtype, copy=True), "intercept_": model.intercept.to(rows.dtype, copy=True)}
 
     def _adam(self, model: _Softmax, rows: Tensor, index: Tensor) -> None:
         draw = torch.Generator().manual_seed(self.seed)
@@ -110,18 +112,13 @@ class LogisticProbe(Probe):
 
         def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             model.flat.copy_(torch.from_numpy(flat))
-            slope = torch.zeros(len(flat), dtype=torch.float64, device=rows.device)
-            for part, right in zip(rows.split(ROWS), truth.split(ROWS), strict=True):
-                slope += model.slope(part, right) * (len(part) / len(rows))
-            penalty = self.l2 / 2 * float(model.coef.double().square().sum())
-            slope[: model.coef.numel()] += self.l2 * model.coef.flatten().double()
-            return model.loss(rows, index) + penalty, slope.cpu().numpy()
+            loss, slope = model.loss_and_slope(rows, truth, self.l2)
+            return loss, slope.cpu().numpy()
 
         # Only the gradient decides: a stop for small steps would look like convergence.
         options = {"maxiter": self.max_iter, "maxfun": 2 * self.max_iter, "gtol": self.tol, "ftol": 0.0}
-        found: Any = minimize(
-            objective, np.zeros(len(model.flat)), jac=True, method="L-BFGS-B", options=options
-        )
+        start = np.zeros(len(model.flat))
+        found: Any = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
         model.flat.copy_(torch.from_numpy(found.x))
         steepest = float(np.abs(found.jac).max())
         self.n_iter_, self.converged_ = int(found.nit), steepest <= self.tol
@@ -179,12 +176,22 @@ class _Softmax:
     def loss(self, rows: Tensor, index: Tensor) -> float:
         """The mean cross-entropy."""
         total = sum(
-            float(
-                cross_entropy(torch.addmm(self.intercept, part, self.coef.T).double(), right, reduction="sum")
-            )
+            float(cross_entropy(torch.addmm(self.intercept, part, self.coef.T).double(), right, reduction="sum"))
             for part, right in zip(rows.split(ROWS), index.split(ROWS), strict=True)
         )
         return total / len(rows)
+
+    def loss_and_slope(self, rows: Tensor, truth: Tensor, l2: float) -> tuple[float, Tensor]:
+        """The mean cross-entropy with the penalty, and its gradient as a new tensor."""
+        penalty = l2 / 2 * float(self.coef.square().sum())
+        slope = torch.cat([l2 * self.coef.flatten(), torch.zeros_like(self.intercept)])
+        total = 0.0
+        for part, right in zip(rows.split(ROWS), truth.split(ROWS), strict=True):
+            logs = torch.addmm(self.intercept[:, None], self.coef, part.T).log_softmax(0)
+            total -= float((logs * right.T).sum())
+            off = logs.exp_().sub_(right.T).div_(len(rows))
+            slope += torch.cat([(off @ part).flatten(), off.sum(1)])
+        return total / len(rows) + penalty, slope
 
 
 class _Adam:

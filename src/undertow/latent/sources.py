@@ -17,7 +17,7 @@ from typing import Protocol
 from torch import Tensor
 
 from undertow.data.samples import Samples
-from undertow.features.budget import Route, RouteKind, choose_route, show_size
+from undertow.features.budget import Route, RouteKind, choose_route
 from undertow.features.moments import Moments, MomentsAccumulator
 from undertow.features.spill import FeatureStore
 from undertow.features.stream import Batch
@@ -27,6 +27,7 @@ from undertow.latent.masc import MASC
 from undertow.latent.nearest import KNN, NearestMean
 from undertow.latent.probe import MomentsProbe, Probe, class_means
 from undertow.latent.velpic import VeLPIC
+from undertow.sizes import show_size
 
 PROBES: Mapping[str, Callable[[], Probe]] = {
     "masc": MASC,

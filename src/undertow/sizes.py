@@ -1,0 +1,34 @@
+"""Sizes in bytes, as people write and read them.
+
+parse_size("2GB")                  # 2,000,000,000; GiB is 2^30
+show_size(335_544_320)             # "336 MB"
+"""
+
+from __future__ import annotations
+
+import re
+
+from undertow.errors import BadValue
+
+_LETTERS = " KMGT"
+
+
+def parse_size(text: str | int, who: str = "memory", least: int = 1) -> int:
+    """At least `least` bytes of "2GB", "512 MiB", "1.5g" or a plain number; GB is 10^9 and GiB is 2^30."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", str(text).upper())
+    if not found or (found[3] and not found[2]):
+        raise BadValue(who, "a size like 2GB, 512MB or 1.5GiB", text)
+    base = 1024 if found[3] else 1000
+    size = int(float(found[1]) * base ** _LETTERS.index(found[2] or " "))
+    if size < least:
+        raise BadValue(who, "more than nothing", text)
+    return size
+
+
+def show_size(size: float) -> str:
+    """A size for people: 335 MB, 2.1 GB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5:
+            return f"{size:.{1 if size < 9.95 and unit != 'B' else 0}f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

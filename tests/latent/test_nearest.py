@@ -1,0 +1,98 @@
+"""Nearest mean and neighbours against direct computations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import KNeighborsClassifier
+from torch import Tensor
+
+from undertow.errors import BadValue, UnknownName
+from undertow.features.wide import TensorRows
+from undertow.latent import KNN, NearestMean
+from undertow.latent import nearest as module
+
+Features = Callable[..., tuple[Tensor, Tensor]]
+
+
+def test_nearest_mean_by_hand() -> None:
+    rows = np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 2.0], [0.0, 4.0]])
+    labels = np.array([0, 0, 1, 1])
+    asked = np.array([[5.0, 4.0], [0.1, 1.0], [2.0, 2.1]])
+    cosine = NearestMean().fit(rows, labels)
+    np.testing.assert_array_equal(cosine.means_, [[2, 0], [0, 3]])
+    np.testing.assert_array_equal(cosine.predict(asked), [0, 1, 1])
+    far = NearestMean("euclidean").fit(rows, labels)
+    np.testing.assert_allclose(far.scores(asked)[0], [-5.0, -(26**0.5)])
+    np.testing.assert_array_equal(far.predict(asked), [0, 1, 0])
+
+
+def test_means_that_are_far_off_and_close_together() -> None:
+    """Fails for distances by the matrix product: they cancel at an offset of 10 and a distance of 1e-7."""
+    means = 10 + 1e-7 * torch.randn(30, 8, generator=torch.Generator().manual_seed(0)).double()
+    probe = NearestMean("euclidean").fit(means, torch.arange(30))
+    assert probe.predict(means).tolist() == list(range(30))
+
+
+def test_rows_that_are_read_in_blocks(features: Features) -> None:
+    rows, labels = features(100, 7)
+    stored = NearestMean().fit_rows([TensorRows(rows[labels == c]) for c in range(4)])
+    np.testing.assert_allclose(stored.means_, NearestMean().fit(rows, labels).means_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("k", [1, 4, 5])
+def test_knn_equals_scikit_learn(metric: str, k: int) -> None:
+    """Ties in a vote included: with 4 voters and 4 classes they are common."""
+    # No ReLU: rows with one active unit have the same direction, and who of them votes is open.
+    draw = torch.Generator().manual_seed(0)
+    rows, asked = torch.randn(300, 6, generator=draw).double(), torch.randn(200, 6, generator=draw).double()
+    labels = torch.arange(300) % 4
+    theirs = KNeighborsClassifier(k, metric=metric, algorithm="brute").fit(rows.numpy(), labels.numpy())
+    ours = KNN(k, metric).fit(rows, labels)
+    np.testing.assert_array_equal(ours.predict(asked), theirs.predict(asked.numpy()))
+    np.testing.assert_allclose(ours.scores(asked), theirs.predict_proba(asked.numpy()), rtol=1e-12)
+
+
+def test_knn_far_from_the_origin(features: Features) -> None:
+    """Fails if squared distances cancel at an offset of 1e6."""
+    rows, labels = features(300, 6, spread=0.5)
+    near = KNN(3, "euclidean").fit(rows, labels).predict(rows)
+    far = KNN(3, "euclidean").fit(rows + 1e6, labels).predict(rows + 1e6)
+    np.testing.assert_array_equal(near, far)
+
+
+def test_knn_with_fewer_rows_than_neighbours() -> None:
+    probe = KNN(5).fit(np.array([[1.0, 0.0], [0.0, 1.0], [0.1, 1.0]]), [0, 1, 1])
+    np.testing.assert_allclose(probe.scores(np.array([[1.0, 0.0]])), [[1 / 3, 2 / 3]])
+
+
+def test_knn_in_small_blocks(features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, labels = features(150, 6)
+    fitted = KNN().fit(rows, labels)
+    whole = fitted.scores(rows)
+    monkeypatch.setattr(module, "PAIRS", 1000)
+    np.testing.assert_array_equal(fitted.scores(rows), whole)
+
+
+@pytest.mark.parametrize("probe", [NearestMean(), KNN()], ids=repr)
+def test_a_zero_row_is_equally_near_to_all(probe: NearestMean | KNN, features: Features) -> None:
+    rows, labels = features(100, 4)
+    rows[:4] = 0
+    scores = probe.fit(rows, labels).scores(torch.zeros(1, 4))
+    assert torch.isfinite(scores).all()
+    if isinstance(probe, NearestMean):
+        assert scores.tolist() == [[0.0] * 4]
+
+
+def test_settings_are_checked_in_fit(features: Features) -> None:
+    with pytest.raises(UnknownName, match=r"no metric for KNN 'cosin'. Did you mean 'cosine'"):
+        KNN(metric="cosin").fit(*features(20, 3))
+    with pytest.raises(UnknownName, match=r"no metric for NearestMean 'l1'. Known: cosine, euclidean"):
+        NearestMean("l1").fit(*features(20, 3))
+    for k in (0, 1.5, True):
+        with pytest.raises(BadValue, match="wanted a whole number from 1 up"):
+            KNN(k).fit(*features(20, 3))
