@@ -25,12 +25,14 @@ Features = Callable[..., tuple[Tensor, Tensor]]
 
 
 @pytest.fixture
-def features() -> Features:
+def features(features: Features) -> Features:
     """ReLU features without dead units, which QDA refuses."""
 
     def lively(count: int, dim: int, **settings: Any) -> tuple[Tensor, Tensor]:
-        rows, labels = relu_features(count, dim, **settings)
-        return rows + 0.1 * torch.randn(count, dim, generator=torch.Generator().manual_seed(9)).double(), labels
+        rows, labels = features(count, dim, **settings)
+        return rows + 0.1 * torch.randn(
+            count, dim, generator=torch.Generator().manual_seed(9)
+        ).double(), labels
 
     return lively
 

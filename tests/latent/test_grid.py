@@ -215,3 +215,28 @@ def test_bad_names(run: ut.Run, tmp_path: Path):
     (tmp_path / "bad.parquet").write_text("no table")
     with pytest.raises(RunProblem, match="Move it away"):
         probe_grid(run, out=tmp_path / "bad.parquet")
+
+
+PEAK = """
+import resource, sys, torch, undertow as ut
+torch.set_num_threads(1)
+count, folder = int(sys.argv[1]), sys.argv[2]
+source = torch.Generator().manual_seed(0)
+x, y = torch.randn(count, 16, generator=source), torch.arange(count) % 4
+build = lambda: ut.build_model("mlp:512", (16,), 4, seed=0)
+torch.save(build().state_dict(), folder + "/epoch_1.pt")
+run = ut.open_run(folder, model=build)
+ut.probe_grid(run, train=(x, y), test=(x[:500], y[:500]), layers="layer1", probes=["masc", "velpic"], fits="given",
+              checkpoints="last", memory="40MB", out=f"{folder}/{count}.parquet")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def test_the_memory_budget_is_kept_while_samples_grow_tenfold(tmp_path: Path):
+    """Held in memory, the features of 40,000 samples would take 82 MB more than those of 4,000 do."""
+    peaks = []
+    for count in (4_000, 40_000):
+        command = [sys.executable, "-c", PEAK, str(count), str(tmp_path)]
+        peaks.append(int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]))
+    samples = 36_000 * (16 * 4 + 8) * 3  # the samples themselves, as arrays, tensors and sorted by class
+    assert peaks[1] - peaks[0] < samples + 30e6

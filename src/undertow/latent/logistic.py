@@ -94,7 +94,10 @@ class LogisticProbe(Probe):
                 f"{float(rows.abs().max()):.3g}. Scale the features, or lower lr."
             )
         self.loss_ = model.loss(fine, index)
-        return {"coef_": model.coef.to(rows.dtype, copy=True), "intercept_": model.intercept.to(rows.dtype, copy=True)}
+        return {
+            "coef_": model.coef.to(rows.dtype, copy=True),
+            "intercept_": model.intercept.to(rows.dtype, copy=True),
+        }
 
     def _adam(self, model: _Softmax, rows: Tensor, index: Tensor) -> None:
         draw = torch.Generator().manual_seed(self.seed)
@@ -176,7 +179,9 @@ class _Softmax:
     def loss(self, rows: Tensor, index: Tensor) -> float:
         """The mean cross-entropy."""
         total = sum(
-            float(cross_entropy(torch.addmm(self.intercept, part, self.coef.T).double(), right, reduction="sum"))
+            float(
+                cross_entropy(torch.addmm(self.intercept, part, self.coef.T).double(), right, reduction="sum")
+            )
             for part, right in zip(rows.split(ROWS), index.split(ROWS), strict=True)
         )
         return total / len(rows)

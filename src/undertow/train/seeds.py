@@ -31,7 +31,12 @@ def stream(seed: int, purpose: str, epoch: int = 0, device: torch.device | str =
 @contextmanager
 def global_stream(seed: int, purpose: str, epoch: int, device: torch.device) -> Generator[None]:
     """Seed the global generators inside the block and give back their state after it."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(number(seed, purpose, epoch))
+    on_gpu = device.type == "cuda"
+    chosen = number(seed, purpose, epoch)
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        # torch.manual_seed would also seed GPUs that nobody restores.
+        torch.default_generator.manual_seed(chosen)
+        if on_gpu:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(chosen)
         yield
