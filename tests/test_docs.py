@@ -1,0 +1,53 @@
+"""The documentation tells the truth as far as a machine can tell: links, commands, names."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import undertow as ut
+from undertow.cli.app import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = [line for page in PAGES for block in blocks(page, "bash") for line in block.splitlines()]
+    return [line.split("#")[0].strip() for line in lines if line.startswith("undertow ")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_there_are_commands_to_check():
+    assert len(commands()) >= 6
+
+
+@pytest.mark.parametrize("line", commands())
+def test_commands_are_understood(line: str):
+    app.parse_args(shlex.split(line)[1:], exit_on_error=False, print_error=False)
+
+
+def test_a_wrong_command_is_noticed():
+    with pytest.raises(Exception, match="Unknown"):
+        app.parse_args(["train", "--no-such-option", "1"], exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_examples_compile_and_use_names_that_exist(page: Path):
+    for block in blocks(page, "python"):
+        compile(block, page.name, "exec")
+    for name in set(re.findall(r"\but\.([A-Za-z_]+)", page.read_text(encoding="utf-8"))):
+        assert name in ut.__all__, name
