@@ -57,14 +57,17 @@ def data_of(config: ut.TrainConfig) -> ut.DataSet:
     )
 
 
+def default_optimiser(config: ut.TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
+    if config.optimiser == "sgd":
+        return torch.optim.SGD(model.parameters(), config.lr, momentum=config.momentum)
+    return torch.optim.Adam(model.parameters(), config.lr)
+
+
 def plain_loop(config: ut.TrainConfig, data: ut.DataSet):
     """Five lines that everyone writes, with torch's default optimiser."""
     model, _ = prepare_model(config, data)
     x, y = (data.train.x - 0.5) / 0.5, data.train.y
-    if config.optimiser == "sgd":
-        optimiser = torch.optim.SGD(model.parameters(), config.lr, momentum=config.momentum)
-    else:
-        optimiser = torch.optim.Adam(model.parameters(), config.lr)
+    optimiser = default_optimiser(config, model)
 
     def epoch() -> None:
         order = torch.randperm(len(x))
@@ -79,7 +82,7 @@ def plain_loop(config: ut.TrainConfig, data: ut.DataSet):
 def loader_loop(config: ut.TrainConfig, data: ut.DataSet):
     model, _ = prepare_model(config, data)
     loader = DataLoader(PerSample(data.train.x, data.train.y), batch_size=config.batch_size, shuffle=True)
-    optimiser = torch.optim.Adam(model.parameters(), config.lr)
+    optimiser = default_optimiser(config, model)
 
     def epoch() -> None:
         for x, y in loader:

@@ -121,6 +121,13 @@ def test_freezing_a_prefix_stops_its_parameters_and_its_batch_norms():
     assert modes == {False}
 
 
+def test_freezing_a_layer_without_parameters_freezes_all_before_it():
+    model = build_model("cnn", (1, 28, 28), 10, seed=0)
+    freeze_up_to(model, "flatten")
+    learning = {name.split(".")[0] for name, value in model.named_parameters() if value.requires_grad}
+    assert learning == {"fc1", "fc2", "fc3", "head"}
+
+
 def test_freezing_everything_is_refused():
     model = build_model("mlp:8-8", (4,), 3, seed=0)
     with pytest.raises(BadValue, match="Nothing would learn"):

@@ -3,7 +3,6 @@
     wanted = Wanted(share=0.99, count=1, floor=1e-6)
     space = Krylov(moment, wanted)               # moment (M, M) of trace 1
     space.solve()                                # (values, vectors), or None where it is no gain
-    space.whole()                                # the same by the whole decomposition of what is left
 
 One step multiplies the matrix with a block of columns; what lies outside of the space so far joins it. The
 eigenvectors of the matrix within the space (Ritz vectors) come near the leading ones first.
@@ -54,7 +53,7 @@ class Krylov:
         self.eps = torch.finfo(moment.dtype).eps
         # How much of the share may be missed, how large a space that takes, when to give up: as measured.
         self.single = moment.dtype == torch.float32
-        measured = (1e-8, 1.8, 5, 0.8) if self.single else (1e-16, 2.2, 7, 0.6)
+        measured = (1e-8, 1.8, 5, 0.9) if self.single else (1e-16, 2.2, 7, 0.6)
         self.slack, self.ratio, self.blocks, limit = measured
         self.room = int(limit * len(moment)) // BLOCK * BLOCK
         self.basis = moment.new_empty(len(moment), self.room)

@@ -13,8 +13,8 @@ for a quarter of the cost of the whole decomposition. What it found is checked (
 residual, nothing larger left outside), and the whole decomposition steps in where it fails: small
 matrices, shares that need most of the matrix, eigenvalues with many equal ones.
 
-All is scaled to trace 1. In float32, LAPACK was seen to give up ("failed to converge") on the
-rank-deficient moments of one class after a ReLU: float64 is the way out wherever that happens.
+Whole decompositions are float64 and scaled to trace 1. In float32, LAPACK was seen to give up ("failed to
+converge") on the rank-deficient moments of one class after a ReLU.
 """
 
 from __future__ import annotations
@@ -55,31 +55,25 @@ def eigenvectors(
         return Eigen(moment.new_zeros(0), moment.new_zeros(len(moment), 0), 0.0)
     rounding = torch.finfo(moment.dtype).eps if rounding is None else rounding
     wanted = Wanted(share, count or 1, max(8 * rounding, len(moment) * torch.finfo(torch.float64).eps))
-    space = Krylov(moment / total, wanted)
-    found = _partial(space) if len(moment) > WHOLE else None
-    values, vectors = found or _whole(space.moment, wanted, space.values, space.vectors)
+    scaled = moment / total
+    found = _partial(scaled, wanted) if len(moment) > WHOLE else None
+    values, vectors = found or _whole(scaled, wanted)
     return Eigen(values * total, vectors, total)
 
 
-def _partial(space: Krylov) -> tuple[Tensor, Tensor] | None:
+def _partial(moment: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor] | None:
     try:
-        return space.solve()
+        return Krylov(moment, wanted).solve()
     except LinAlgError:
         return None
 
 
-def _whole(moment: Tensor, wanted: Wanted, known: Tensor, known_vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """By decomposing all of `moment` (M, M); eigenvectors that were taken off it before come first."""
-    # Without them rounding errors of float32 are relative to the largest eigenvalue, and blur the small ones.
-    precise = moment if len(known) else moment.double()
-    try:
-        values, vectors = torch.linalg.eigh(precise)
-    except LinAlgError:
-        values, vectors = eigh(moment.double())
-    count = len(values) - len(known)  # each that was taken off has left a zero
-    values = torch.cat([known, values.flip(0)[:count].to(moment.dtype)])
+def _whole(moment: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor]:
+    """By decomposing all of `moment` (M, M), in float64: float32 blurs the small eigenvectors."""
+    values, vectors = eigh(moment.double())
+    values, vectors = values.flip(0), vectors.flip(1)
     k = min(wanted.cut(values), len(values))
-    return values[:k], torch.cat([known_vectors, vectors.flip(1)[:, :count].to(moment.dtype)], 1)[:, :k]
+    return values[:k].to(moment.dtype), vectors[:, :k].to(moment.dtype)
 
 
 def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,19 +26,14 @@ def find_module(model: nn.Module, name: str) -> nn.Module:
 
 def freeze_up_to(model: nn.Module, layer: str) -> None:
     """Stop the parameters of `layer` and of all modules before it from learning."""
-    last = list(find_module(model, layer).parameters())
-    names = list(model.parameters())
-    inside = [place for place, parameter in enumerate(names) if any(parameter is own for own in last)]
-    if not inside:
-        raise BadValue(
-            f"freeze {layer!r}", "a layer with parameters in or before it", "none", "Choose a later layer."
-        )
-    for parameter in names[: inside[-1] + 1]:
-        parameter.requires_grad_(False)
-    if not any(parameter.requires_grad for parameter in names):
-        raise BadValue(
-            f"freeze {layer!r}", "a layer before the last one", "the last one", "Nothing would learn."
-        )
+    find_module(model, layer)
+    modules = list(model.named_modules())
+    last = max(place for place, (name, _) in enumerate(modules) if f"{name}.".startswith(f"{layer}."))
+    for _, module in modules[: last + 1]:
+        for parameter in module.parameters(recurse=False):
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise BadValue(f"freeze {layer!r}", "a layer before the last one", "the last one", "Nothing would learn.")
 
 
 def freeze_all_but(model: nn.Module, layer: str) -> None:

@@ -1,0 +1,162 @@
+"""D_LR: how far the features are from the fewest that the learned functions need.
+
+    d_lr(features, outputs)                      # (N, P) into the last layer, (N, C) out of it: a number
+    low_rank(features, outputs).note             # the same with what a reader should know
+    d_lr_from_moments(moments)                   # gathered batch by batch, with outputs
+
+D_LR = 1 - CKA(T, T_MP) in [0, 1]: 0 is rich, towards 1 is lazy. T is the kernel of the features, T_MP the
+projection on the span of the learned functions (the columns of the outputs) and any multiple of the
+constant. No labels, no accuracy, no initial state.
+
+With U an orthonormal basis of the span and everything centred afterwards,
+    CKA = |Phi^T U|^2 / (|Phi^T Phi| |U^T U|)    (Frobenius norms).
+The order matters. Orthonormalising after centring would give full weight to a direction that is almost
+constant (outputs that sum to nearly 1 have one); centring afterwards leaves of it what is not constant.
+
+All of it follows from second moments. U = F A is never made: A comes from the outputs' scatter S and mean
+m, through the singular values of [S^1/2; sqrt(n) m^T], which has the same squares as F but keeps the
+digits of S where m is large. A function counts if its singular value exceeds 1e-6 of the largest, after
+each output was scaled to size 1.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from undertow.errors import BadData
+from undertow.features.joint import Joint
+from undertow.features.moments import Moments, MomentsAccumulator
+from undertow.latent.spectrum import eigh
+from undertow.richness.rows import TOLERANCE, Array, float_rows, narrowed, same_count
+
+BLOCK = 2048
+"""Rows that are made float64 at once."""
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """D_LR and what it was computed from; `float(...)` gives the number."""
+
+    value: float
+    rank: int  # dimension of the learned functions' span
+    count: int  # samples
+    dim: int  # features
+    note: str = ""  # empty if there is nothing to say
+
+    def __float__(self) -> float:
+        return self.value
+
+
+def d_lr(features: Array, outputs: Array, projection: bool = True) -> float:
+    """D_LR of the features (N, P) that enter the last linear layer and the outputs (N, C).
+
+    Warns when there are no more samples than features: the number then says little.
+
+    Args:
+        features: of the same samples as the outputs, from training or test.
+        outputs: the network's outputs before any softmax.
+        projection: as defined. False takes the paper's shortcut (appendix E): the outputs themselves
+            instead of the projection on their span. It weights each function by its size, and so is not
+            invariant to mixing the outputs; the two agree where outputs are orthogonal and of one size.
+    """
+    return _told(low_rank(features, outputs, projection))
+
+
+def d_lr_from_moments(moments: Moments, projection: bool = True) -> float:
+    """The same number from moments that were gathered with outputs (see `d_lr`)."""
+    return _told(low_rank_from_moments(moments, projection))
+
+
+def low_rank(features: Array, outputs: Array, projection: bool = True) -> LowRank:
+    """`d_lr` with the rank of the outputs and a note, and without warnings."""
+    rows, outs = float_rows(features, "d_lr, features"), float_rows(outputs, "d_lr, outputs")
+    same_count("d_lr", rows, outs)
+    dim = rows.shape[1]
+    rows, outs = (narrowed(rows) if dim > len(rows) else rows), outs.to(rows.device)
+    width = rows.shape[1]
+    seen = MomentsAccumulator(width, 1, outs.shape[1], precise=True, device=rows.device, where="d_lr")
+    for part, out in zip(rows.split(BLOCK), outs.split(BLOCK), strict=True):
+        seen.update(part, torch.zeros(len(part), dtype=torch.int64), out)
+    return low_rank_from_moments(seen.compute(), projection, dim)
+
+
+def low_rank_from_moments(moments: Moments, projection: bool = True, dim: int | None = None) -> LowRank:
+    """`d_lr_from_moments` with the rank of the outputs and a note, and without warnings.
+
+    Args:
+        moments: gathered with outputs.
+        projection: see `d_lr`.
+        dim: the features' width where they were narrowed before.
+    """
+    joint = moments.joint
+    if joint is None:
+        raise BadData("d_lr: wanted moments with outputs, got none. Gather them with outputs.")
+    if joint.count < 2:
+        raise BadData(f"d_lr: wanted at least 2 samples, got {joint.count}.")
+    own = torch.eye(len(joint.output_mean), dtype=torch.float64, device=joint.cross.device)
+    basis = learned_basis(joint) if projection else own  # (C, R)
+    spread = basis.T @ joint.output_scatter @ basis  # (R, R)
+    if projection and float(torch.linalg.matrix_norm(spread)) <= TOLERANCE**2:
+        raise BadData(_CONSTANT_OUTPUTS)
+    size = _feature_size(moments) * float(torch.linalg.matrix_norm(spread))
+    if not size:
+        raise BadData(_CONSTANT_OUTPUTS)
+    value = 1 - float((joint.cross @ basis).square().sum()) / size
+    # Cauchy and Schwarz: below 0 by rounding only, of features that have collapsed completely.
+    value = 0.0 if -1e-6 < value < 0 else value
+    rank = basis.shape[1]
+    return LowRank(value, rank, joint.count, dim or moments.dim, _note(joint, rank, dim or moments.dim))
+
+
+_CONSTANT_OUTPUTS = (
+    "d_lr: wanted outputs that differ between samples, got constant ones: no function was learned to compare "
+    "the features with. Was the network trained, and was the right layer taken?"
+)
+
+
+def learned_basis(joint: Joint) -> Tensor:
+    """(C, R) coefficients A such that the columns of F A are orthonormal and span those of the outputs F."""
+    scale = joint.raw_outputs().diagonal().sqrt()
+    if not bool((scale > 0).any()):
+        raise BadData(
+            "d_lr: wanted outputs, got zeros only. Was the network trained, and the right layer taken?"
+        )
+    scale = torch.where(scale > 0, 1 / scale, 0)
+    values, vectors = eigh(joint.output_scatter * torch.outer(scale, scale))
+    root = (vectors * values.clamp(min=0).sqrt()).T  # below 0 by rounding only
+    mean = joint.output_mean * scale * math.sqrt(joint.count)
+    _, sizes, directions = torch.linalg.svd(torch.cat([root, mean[None]]), full_matrices=False)
+    kept = sizes > TOLERANCE * sizes[0]
+    return scale[:, None] * directions[kept].T / sizes[kept]
+
+
+def _feature_size(moments: Moments) -> float:
+    """Frobenius norm of the centred feature products; refuses features that do not vary."""
+    total = moments.total()
+    variance, mean = float(total.covariance.trace()), float(total.mean.square().sum())
+    if variance <= TOLERANCE**2 * mean or variance == 0:
+        raise BadData(
+            "d_lr: wanted features that differ between samples, got constant ones up to rounding (a layer that "
+            "died, or an offset a million times their spread: take off the mean first)."
+        )
+    return moments.count * float(torch.linalg.matrix_norm(total.covariance))
+
+
+def _note(joint: Joint, rank: int, dim: int) -> str:
+    width = len(joint.output_mean)
+    parts = [
+        f"only {joint.count} samples for {dim} features: take more than {dim}" if joint.count <= dim else "",
+        f"the {width} outputs span {rank} dimensions" if rank < width else "",
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def _told(found: LowRank) -> float:
+    if found.count <= found.dim:
+        warnings.warn(f"d_lr: {found.note}.", stacklevel=3)
+    return found.value
