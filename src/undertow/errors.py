@@ -26,7 +26,12 @@ class BadValue(UndertowError, ValueError):
     exit_code = 2
 
     def __init__(self, who: str, wanted: str, got: object, next_step: str = "") -> None:
+        self._parts = (who, wanted, got, next_step)
         super().__init__(f"{who}: wanted {wanted}, got {got!r}.{' ' * bool(next_step)}{next_step}")
+
+    def __reduce__(self) -> tuple[type[BadValue], tuple[str, str, object, str]]:
+        """Pickle the parts, not the sentence, so that the error reaches other processes."""
+        return type(self), self._parts
 
 
 class UnknownName(UndertowError, LookupError):

@@ -188,7 +188,7 @@ def test_demo_tells_the_story_and_replaces_only_its_own_run(capsys, tmp_path):
     (tmp_path / "other" / "run" / "mine.txt").write_text("mine")
     code, _, err = call(capsys, "demo", "--out", tmp_path / "other")
     assert code == 1
-    assert "holds no run" in err
+    assert "no earlier demo" in err
     assert (tmp_path / "other" / "run" / "mine.txt").exists()
 
 
@@ -236,7 +236,102 @@ def test_an_interrupted_run_says_how_to_go_on(capsys, tmp_path, monkeypatch):
 
 
 def test_output_cut_off_by_head_is_no_error(tmp_path: Path):
-    command = f"{sys.executable} -m undertow data list | head -1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    # More than a pipe's buffer holds, so that the writer really meets the closed end.
+    for number in range(300):
+        (tmp_path / f"{number:0200d}").mkdir()
+        (tmp_path / f"{number:0200d}" / "run.json").write_text("{")
+    command = f"set -o pipefail; {sys.executable} -m undertow runs {tmp_path} --json | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
+
+
+def test_the_demo_replaces_no_run_of_anyone_else(capsys, tmp_path):
+    call(capsys, "train", "mlp:8", "--epochs", "0", "--out", tmp_path / "run", "--device", "cpu")
+    code, _, err = call(capsys, "demo", "--out", tmp_path)
+    assert code == 1
+    assert "no earlier demo" in err
+    assert (tmp_path / "run" / "run.json").exists()
+
+
+def test_torn_files_and_a_run_without_checkpoints_are_listed(capsys, tmp_path):
+    call(capsys, "train", "mlp:8", "--epochs", "1", "--out", tmp_path / "torn", "--device", "cpu")
+    (tmp_path / "torn" / "metrics.parquet").write_text("torn")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "run.json").write_text((tmp_path / "torn" / "run.json").read_text())
+    code, out, err = call(capsys, "runs", tmp_path)
+    assert (code, err) == (0, "")
+    assert "no checkpoint yet" in out
+    assert "damaged" in out
+    code, _, err = call(capsys, "show", tmp_path / "torn")
+    assert code == 1
+    assert "metrics.parquet" in err
+
+
+def test_probe(capsys, tmp_path):
+    call(capsys, "train", "mlp:16-16", *QUICK, "--noise", "0.4", "--out", tmp_path / "run")
+    options = ["--probes", "masc,velpic", "--csv", tmp_path / "rows.csv"]
+    code, out, err = call(capsys, "probe", tmp_path / "run", *options)
+    assert (code, err) == (0, "")
+    assert "features held in memory, in one pass" in out
+    assert "fitted with the labels of training" in out
+    assert "fitted with shuffled labels (control)" in out
+    assert "The model itself scores" in out
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) > 30
+    code, out, _ = call(capsys, "probe", tmp_path / "run", *options)
+    assert "54 of them there already" in out
+    code, out, _ = call(
+        capsys, "probe", tmp_path / "run", "--probes", "mean", "--checkpoints", "last", "--json"
+    )
+    assert code == 0
+    assert {json.loads(line)["probe"] for line in out.splitlines()} == {"mean", "model"}
+
+
+THEIRS = """
+from torch import nn
+
+def build():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+"""
+
+
+def test_probe_of_someones_checkpoints(capsys, tmp_path, monkeypatch):
+    (tmp_path / "theirs.py").write_text(THEIRS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    from importlib import import_module
+
+    (tmp_path / "ckpts").mkdir()
+    torch.save(import_module("theirs").build().state_dict(), tmp_path / "ckpts" / "epoch_3.pt")
+    where = ["probe", tmp_path / "ckpts", "--probes", "mean", "--fits", "given"]
+    code, out, err = call(capsys, *where, "--model", "theirs:build", "--data", "digits", "--layers", "1,2")
+    assert (code, err) == (0, "")
+    assert "The model itself scores" in out
+    wrong = {"theirs:biuld": "Did you mean 'build'", "nowhere:build": "nowhere", "theirs": "module:f"}
+    for place, message in wrong.items():
+        code, _, err = call(capsys, *where, "--model", place, "--data", "digits")
+        assert (code, message in err) == (2, True), err
+    code, _, err = call(capsys, *where, "--data", "digits")
+    assert code == 2
+    assert "model" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--fits", "true"], "true labels are unknown or no different"),
+        (["--device", "foo"], "device: wanted a device of this machine"),
+        (["--probes", "velpc"], "Did you mean 'velpic'"),
+        (["--layers", "layr1"], "Did you mean 'layer1'"),
+        (["--checkpoints", "9"], "The nearest are"),
+        (["--memory", "much"], "a size like"),
+        (["--memory", "1KB"], "memory: wanted at least"),
+        (["--conv", "men"], "mean"),
+    ],
+)
+def test_bad_probe_options_are_said_in_one_line(capsys, tmp_path, options, message):
+    call(capsys, "train", "mlp:8", "--epochs", "0", "--out", tmp_path / "run", "--device", "cpu")
+    code, _, err = call(capsys, "probe", tmp_path / "run", *options)
+    assert code == 2
+    assert message in err
+    assert len(err.strip().splitlines()) == 1

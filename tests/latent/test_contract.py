@@ -292,6 +292,15 @@ def test_moments_give_the_same_probe(probe: Any, features: Features) -> None:
 
 
 @each_moments_probe
+def test_autocast_does_not_reach_fits_from_moments(probe: Any, features: Features) -> None:
+    rows, labels = features(2000, 5)
+    moments = Moments.of(rows.float(), labels, 4)
+    plain = clone(probe).fit_moments(moments).scores(rows)
+    with torch.autocast("cpu", torch.bfloat16):
+        np.testing.assert_array_equal(clone(probe).fit_moments(moments).scores(rows), plain)
+
+
+@each_moments_probe
 def test_a_class_without_rows_is_never_predicted(probe: Any, features: Features) -> None:
     rows, labels = features(200, 5)
     fitted = clone(probe).fit_moments(Moments.of(rows, labels + 1, 6))  # none of class 0 and 5

@@ -83,7 +83,9 @@ def test_lda_with_fewer_rows_than_dimensions(features: Features) -> None:
 def test_lda_leaves_out_constant_directions(features: Features) -> None:
     """A dead unit, a unit that never moves and a copy of another: none may blow up the scores."""
     rows, labels = unbalanced(features)
-    extra = torch.stack([torch.zeros(len(rows)), torch.full((len(rows),), 0.1), rows[:, 0]], 1)
+    # The mean of equal numbers is off by a last digit for some.
+    still = torch.tensor([0.0, 0.1, 0.3, 0.7, 1.1, 3.3, 1e3 / 3], dtype=torch.float64)
+    extra = torch.cat([still.expand(len(rows), -1), rows[:, :1]], 1)
     plain, more = LDA().fit(rows, labels), LDA().fit(torch.cat([rows, extra], 1), labels)
     np.testing.assert_allclose(
         relative(more.scores(torch.cat([rows, extra], 1)).numpy()),
@@ -99,10 +101,9 @@ def test_lda_from_float32_moments_ignores_rounding_noise() -> None:
     labels = torch.arange(2000) % 3
     narrow = torch.randn(2000, 10, generator=draw) + 1.5 * torch.eye(3, 10)[labels]
     rows = narrow @ torch.randn(10, 40, generator=draw)  # rank 10 in 40 dimensions
-    exact = LDA().fit(narrow.double(), labels)
+    exact = LDA().fit(rows.double(), labels)
     found = LDA().fit_moments(Moments.of(rows, labels, 3))
-    assert abs(found.score(rows, labels) - exact.score(narrow.double(), labels)) < 0.005
-    assert float(found.coef_.abs().max()) < 100
+    np.testing.assert_allclose(found.coef_, exact.coef_, rtol=0, atol=1e-3 * float(exact.coef_.abs().max()))
 
 
 def test_lda_where_nothing_varies_predicts_the_most_frequent() -> None:
@@ -115,7 +116,7 @@ def test_one_row_per_class(dim: int) -> None:
     rows, labels = torch.eye(6, dim), torch.arange(6)
     assert torch.isfinite(LDA().fit(rows, labels).scores(rows)).all()
     with pytest.raises(
-        BadData, match=f"class .*0.* with 1 sample and {dim} constant directions. Set reg above 0"
+        BadData, match=f"got class 0 with 1 sample and {dim} constant directions. Set reg above 0"
     ):
         QDA().fit(rows, labels)
     assert QDA(reg=0.5).fit(rows[:4, :4], labels[:4]).predict(rows[:4, :4]).tolist() == [0, 1, 2, 3]

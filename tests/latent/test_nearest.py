@@ -58,10 +58,10 @@ def test_knn_equals_scikit_learn(metric: str, k: int) -> None:
 
 
 def test_knn_far_from_the_origin(features: Features) -> None:
-    """Fails if squared distances cancel at an offset of 1e6."""
+    """Fails if squared distances cancel at an offset of 1e7."""
     rows, labels = features(300, 6, spread=0.5)
     near = KNN(3, "euclidean").fit(rows, labels).predict(rows)
-    far = KNN(3, "euclidean").fit(rows + 1e6, labels).predict(rows + 1e6)
+    far = KNN(3, "euclidean").fit(rows + 1e7, labels).predict(rows + 1e7)
     np.testing.assert_array_equal(near, far)
 
 

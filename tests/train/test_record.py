@@ -148,3 +148,10 @@ def test_aside_leaves_the_old_file_when_the_block_fails(tmp_path: Path):
         fail()
     assert path.read_text() == "old"
     assert [found.name for found in tmp_path.iterdir()] == ["file.txt"]
+
+
+def test_reopening_keeps_the_metrics_of_before(tmp_path: Path):
+    for epoch in range(2):
+        with ut.Recorder(tmp_path / "run") as recorder:
+            recorder.save(small(), epoch, loss=float(epoch))
+    assert ut.open_run(tmp_path / "run").metrics["loss"].tolist() == [0.0, 1.0]

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import undertow as ut
+from undertow.cli.progress import Silent
 from undertow.errors import RunProblem
 
 ARGUMENTS = [
@@ -37,9 +38,12 @@ def tensors(run: ut.Run) -> dict[tuple[int, str], torch.Tensor]:
     return {(at, name): value for at in run.epochs for name, value in run.weights(at).items()}
 
 
-def wait_for(path: Path, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
+def wait_for_new(path: Path, before: int, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
+    """Wait until `path` was written after `before`, so that the kill hits the work and not the start-up."""
     end = time.monotonic() + seconds
-    while not path.exists() and process.poll() is None and time.monotonic() < end:
+    while process.poll() is None and time.monotonic() < end:
+        if path.exists() and path.stat().st_mtime_ns > before:
+            return
         time.sleep(0.002)
 
 
@@ -54,10 +58,12 @@ def test_kill_9_at_several_moments_and_resume_to_the_same_bits(tmp_path: Path):
         "checkpoints/epoch-000010.safetensors",
     ]
     kills = 0
-    for place, file in enumerate(files):
+    for file in files:
+        wanted = tmp_path / "broken" / file
+        before = wanted.stat().st_mtime_ns if wanted.exists() else 0
         process = start(tmp_path / "broken", "--resume")
-        wait_for(tmp_path / "broken" / file, process)
-        time.sleep(0.03 * place)
+        wait_for_new(wanted, before, process)
+        time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         kills += process.returncode == -signal.SIGKILL
@@ -82,6 +88,21 @@ def test_kill_9_at_several_moments_and_resume_to_the_same_bits(tmp_path: Path):
 QUICK = ut.TrainConfig("mlp:16-16", data="digits", epochs=4, checkpoints="every:1", device="cpu")
 
 
+class StopAt(Silent):
+    """Interrupts the training at an epoch or a step."""
+
+    def __init__(self, epoch: int = -1, step: int = -1) -> None:
+        self._epoch, self._step = epoch, step
+
+    def step(self, epoch: int, step: int) -> None:
+        if step == self._step:
+            raise KeyboardInterrupt
+
+    def epoch(self, row: dict) -> None:
+        if row["epoch"] == self._epoch:
+            raise KeyboardInterrupt
+
+
 def test_more_epochs_may_be_added_and_nothing_else_changed(tmp_path: Path):
     whole = ut.train(replace(QUICK, epochs=6), tmp_path / "whole")
     ut.train(QUICK, tmp_path / "run")
@@ -102,17 +123,8 @@ def test_interventions_and_stages_survive_a_stop(tmp_path: Path, greedy: bool):
     changes = [] if greedy else [ut.FreezeAt(2, "layer1")]
     whole = ut.train(config, tmp_path / "whole", interventions=changes)
     for stop in (2, 3):
-
-        class Stop:
-            def begin(self, *_: object) -> None: ...
-            def step(self, *_: object) -> None: ...
-            def end(self, *_: object) -> None: ...
-            def epoch(self, row: dict, stop: int = stop) -> None:
-                if row["epoch"] == stop:
-                    raise KeyboardInterrupt
-
         with pytest.raises(KeyboardInterrupt):
-            ut.train(config, tmp_path / str(stop), interventions=changes, watch=Stop())
+            ut.train(config, tmp_path / str(stop), interventions=changes, watch=StopAt(epoch=stop))
         again = ut.train(config, tmp_path / str(stop), interventions=changes, resume=True)
         assert all(torch.equal(value, again.weights(6)[name]) for name, value in whole.weights(6).items())
 
@@ -130,3 +142,20 @@ def test_a_damaged_state_is_named(tmp_path: Path):
     (tmp_path / "run" / "state.pt").write_bytes(b"torn")
     with pytest.raises(RunProblem, match=r"state.pt.*damaged.*Delete it"):
         ut.train(replace(QUICK, epochs=5), tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("settings", [{"schedule": "cosine"}, {"greedy": True}, {"checkpoints": "log:3"}])
+def test_more_epochs_are_refused_where_earlier_ones_would_differ(tmp_path: Path, settings: dict):
+    ut.train(replace(QUICK, **settings), tmp_path / "run")
+    with pytest.raises(RunProblem, match="epochs = 4"):
+        ut.train(replace(QUICK, epochs=6, **settings), tmp_path / "run", resume=True)
+
+
+def test_checkpoints_by_step_survive_a_stop(tmp_path: Path):
+    config = replace(QUICK, checkpoints="every:8steps")
+    whole = ut.train(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        ut.train(config, tmp_path / "stopped", watch=StopAt(step=50))
+    again = ut.train(config, tmp_path / "stopped", resume=True)
+    assert again.epochs == whole.epochs
+    assert all(torch.equal(value, tensors(again)[key]) for key, value in tensors(whole).items())

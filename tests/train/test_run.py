@@ -38,6 +38,9 @@ def same(run: ut.Run, at: int, state: dict[str, torch.Tensor]) -> bool:
         (["ckpt-3.pt", "ckpt-12.pt"], (3, 12), "epoch"),
         (["resnet20_5.pt", "resnet20_15.pt"], (5, 15), "epoch"),
         (["iter_0500.pt", "iter_1000.pt"], (500, 1000), "step"),
+        (["adam_1e-4_epoch=12.pt", "adam_1e-4_epoch=9.pt"], (9, 12), "epoch"),
+        (["lr1e-3_epoch1.pt", "lr1e-3_epoch2.pt"], (1, 2), "epoch"),
+        (["e5.pt", "e10.pt"], (5, 10), "epoch"),
     ],
 )
 def test_numbers_in_names(tmp_path: Path, names, numbers, unit):
@@ -81,12 +84,16 @@ def wrapped(state: dict[str, torch.Tensor], way: str) -> object:
                 "optimizer_states": [{"lr": 0.1}],
                 "hyper_parameters": {"a": 1},
             }
+        case "unusual key":
+            return {"generator": state, "epoch": 3}
         case "deep":
             return {"state_dict": {f"module.net.backbone.{name}": value for name, value in state.items()}}
     raise AssertionError(way)
 
 
-@pytest.mark.parametrize("way", ["plain", "compiled", "parallel", "parallel compiled", "lightning", "deep"])
+@pytest.mark.parametrize(
+    "way", ["plain", "compiled", "parallel", "parallel compiled", "lightning", "unusual key", "deep"]
+)
 def test_wrapped_state_dicts_are_unwrapped(tmp_path: Path, way: str):
     for epoch, state in enumerate(states(3)):
         torch.save(wrapped(state, way), tmp_path / f"epoch{epoch}.ckpt")
@@ -186,3 +193,25 @@ def test_changed_data_is_noticed(tmp_path: Path):
     file.write_text(file.read_text().replace(run.facts.data["fingerprint"], "0" * 32))
     with pytest.raises(RunProblem, match="wanted the data it was trained on"):
         ut.open_run(tmp_path / "run").data()
+
+
+def test_two_sets_of_weights_in_one_file_are_refused(tmp_path: Path):
+    """Fails if one of them is picked, which once depended on Python's hash seed."""
+    teacher, student = states(2)
+    both = {f"teacher.{name}": value for name, value in teacher.items()}
+    both |= {f"student.{name}": value for name, value in student.items()}
+    torch.save(both, tmp_path / "epoch_1.pt")
+    with pytest.raises(RunProblem, match=r"epoch_1.pt: .*'student\.' and 'teacher\.'"):
+        ut.open_run(tmp_path, model=net).model(1)
+
+
+def test_a_models_own_part_called_module(tmp_path: Path):
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module, self.weight = nn.Linear(2, 2), nn.Parameter(torch.zeros(2, 2))
+
+    torch.save(Wrapped().state_dict(), tmp_path / "epoch_1.pt")
+    run = ut.open_run(tmp_path, model=Wrapped)
+    assert set(run.weights(1)) == {"weight", "module.weight", "module.bias"}
+    assert torch.equal(run.model(1).weight, torch.zeros(2, 2))

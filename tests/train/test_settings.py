@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -51,7 +52,11 @@ def test_unknown_stored_setting_is_answered_with_near_names():
 def test_seed_fills_only_the_seeds_that_are_not_given():
     """Fails if a seed given as 0 counts as not given."""
     config = TrainConfig(seed=5, seed_noise=0)
-    assert (config.seed_init, config.seed_batches, config.seed_noise) == (5, 5, 0)
+    assert (config.init_seed, config.batch_seed, config.noise_seed) == (5, 5, 0)
+    swept = replace(config, seed=6)
+    assert (swept.init_seed, swept.batch_seed, swept.noise_seed) == (6, 6, 0), (
+        "a sweep over seeds must change them"
+    )
 
 
 def test_learning_rates():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from undertow.cli.screen import console, percent, table
 from undertow.cli.summary import ending
 from undertow.errors import RunProblem
 from undertow.train.config import TrainConfig
+from undertow.train.facts import RunFacts
 
 DEMO = TrainConfig(model="mlp:256-256-256", data="digits", noise="0.4", epochs=60)
 """1,297 handwritten digits of 8×8 pixels, two in five labels drawn at random."""
@@ -60,7 +62,10 @@ def _story(rows: list[dict[str, Any]]) -> Any:
 def _emptied(folder: Path) -> Path:
     """The folder without the demo's earlier run; anything else there is left alone and refused."""
     if folder.exists():
-        if not (folder / "run.json").exists():
-            raise RunProblem(f"{folder} is there and holds no run. Choose another --out.")
+        if not (folder / "run.json").exists() or RunFacts.read(folder).config != {
+            **asdict(DEMO),
+            "milestones": [],
+        }:
+            raise RunProblem(f"{folder} is there and is no earlier demo. Choose another --out.")
         shutil.rmtree(folder)
     return folder

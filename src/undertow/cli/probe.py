@@ -70,8 +70,7 @@ def probe(
     )  # fmt: skip
     opened = open_run(run, model=import_factory(model) if model else None)
     given = load_data(data) if data else None
-    splits = (given.train, given.test) if given else (None, None)
-    found = probe_grid(opened, *splits, config=config, watch=Watch(quiet=json))
+    found = probe_grid(opened, given, config=config, watch=Watch(quiet=json))
     if csv:
         found.to_csv(csv, index=False)
     rows: list[dict[str, Any]] = found.to_dict("records")  # pyright: ignore[reportAssignmentType]
@@ -89,9 +88,9 @@ def probe(
 
 def best_sentence(last: list[dict[str, Any]]) -> str:
     """Which layer and probe know most at the last checkpoint, beside the model itself."""
-    own = next(row for row in last if row["probe"] == "model")
+    own = next((row for row in last if row["probe"] == "model" and row["n"]), None)
     others = [row for row in last if row["probe"] != "model" and row["fit"] == "given" and row["n"]]
-    said = f"At checkpoint {own['checkpoint']} the model itself scores {_with_interval(own)}"
+    said = f"The model itself scores {_with_interval(own)}" if own else "The model's outputs are no classes"
     if not others:
         return f"{said}."
     best = max(others, key=lambda row: row["value"])
@@ -129,10 +128,10 @@ class Watch:
 
     def __init__(self, *, quiet: bool) -> None:
         self._screen = None if quiet else console()
+        self._bar: Progress | None = None
 
     def plan(self, words: Sequence[str], cells: int, done: int) -> None:
         """Say what will be done before it starts."""
-        self._bar: Progress | None = None
         if self._screen is None:
             return
         there = f", {done} of them there already" if done else ""
@@ -149,5 +148,8 @@ class Watch:
         """Move the bar."""
         if self._bar is not None:
             self._bar.update(self._task, advance=cells, at=at)
-            if self._bar.finished:
-                self._bar.stop()
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        if self._bar is not None:
+            self._bar.stop()

@@ -50,7 +50,8 @@ def show(run: Path, *, json: bool = False) -> None:
     from undertow.train.run import open_run
 
     opened = open_run(run)
-    metrics: list[dict[str, Any]] = opened.metrics.to_dict("records")  # pyright: ignore[reportAssignmentType]
+    recorded: list[dict[str, Any]] = opened.metrics.to_dict("records")  # pyright: ignore[reportAssignmentType]
+    metrics = [row for row in recorded if row.get(opened.unit) == row.get(opened.unit)]
     if json:
         print_json({**asdict(opened.facts), "unit": opened.unit, "kept": opened.epochs, "metrics": metrics})
         return
@@ -106,6 +107,8 @@ def _row(path: Path) -> dict[str, Any]:
     try:
         run = open_run(path)
         config, metrics = run.config, run.metrics
+    except NotThere:
+        return {"run": str(path), **blank, "state": "no checkpoint yet"}
     except UndertowError as error:
         return {"run": str(path), **blank, "state": "damaged", "why": str(error)}
     row = {"run": str(path), **blank, "checkpoints": len(run.checkpoints), "last": run.epochs[-1]}
@@ -113,6 +116,6 @@ def _row(path: Path) -> dict[str, Any]:
     if config:
         row |= {"model": config.model, "data": config.data, "noise": config.noise}
     if "test_accuracy" in metrics:
-        over_time: list[float] = metrics["test_accuracy"].tolist()
-        row |= {"test": percent(over_time[-1]), "best": percent(max(over_time))}
+        known: list[float] = metrics["test_accuracy"].dropna().tolist()
+        row |= {"test": percent(known[-1] if known else None), "best": percent(max(known, default=None))}
     return row

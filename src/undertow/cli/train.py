@@ -75,7 +75,7 @@ def _reinitialise(text: str | None, config: TrainConfig) -> list[Intervention]:
     from undertow.train.interventions import ReinitialiseAt
     from undertow.train.prepare import prepare_data, prepare_model
 
-    fresh = replace(config, seed_init=config.seed_init + 1)
+    fresh = replace(config, seed_init=config.init_seed + 1)
     return [ReinitialiseAt(*_moment("reinit-at", text), lambda: prepare_model(fresh, prepare_data(fresh))[0])]
 
 

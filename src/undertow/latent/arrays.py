@@ -10,6 +10,8 @@ Numbers are float32 or float64: half precision becomes float32, whole numbers be
 from __future__ import annotations
 
 import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -108,6 +110,23 @@ def matching(array: Array, rows: Tensor) -> Tensor:
 def in_kind(answer: Tensor, like: object) -> Array:
     """`answer` as a tensor on the device of `like`, or as a numpy array if `like` is no tensor."""
     return answer.to(like.device) if isinstance(like, Tensor) else answer.cpu().numpy()
+
+
+@contextmanager
+def as_written(device: torch.device) -> Generator[None]:
+    """Arithmetic in the dtypes that are written: no gradients, and no autocast to half precision around it."""
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        yield
+
+
+def is_whole(value: object, low: int) -> bool:
+    """Whether a setting is a whole number from `low` up."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= low)
+
+
+def is_positive(value: object) -> bool:
+    """Whether a setting is a number above 0."""
+    return isinstance(value, int | float | np.floating | np.integer) and bool(value > 0)
 
 
 def scaled(rows: Tensor) -> Tensor:

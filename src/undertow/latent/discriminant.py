@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from undertow.errors import BadData, BadValue
-from undertow.latent.arrays import Array, matching
+from undertow.latent.arrays import Array, is_positive, matching
 from undertow.latent.probe import MomentsProbe, by_class, class_means
 from undertow.latent.spectrum import eigh
 
@@ -82,7 +82,7 @@ class LDA(MomentsProbe):
         return rows @ matching(self.coef_, rows).T + matching(self.intercept_, rows)
 
     def _check_settings(self) -> None:
-        if not self.tol > 0:
+        if not is_positive(self.tol):
             raise BadValue("LDA(tol=...)", "a number above 0", self.tol)
 
 
@@ -137,7 +137,7 @@ class QDA(MomentsProbe):
 
     def _refuse(self, c: int, flat: int, count: int) -> None:
         raise BadData(
-            f"QDA: wanted classes that vary in every direction, got class {self.classes_[c]!r}"
+            f"QDA: wanted classes that vary in every direction, got class {self.classes_[c]}"
             f" with {count} sample{'s' * (count > 1)} and {flat} constant directions. "
             "Set reg above 0, or probe a narrower layer."
         )

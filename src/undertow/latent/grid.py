@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -35,11 +35,14 @@ from undertow.features.layers import resolve_layers
 from undertow.features.stream import Batch, stream_features
 from undertow.features.tap import ConvRule, TokenRule
 from undertow.latent.masc import MASC
-from undertow.latent.sources import PROBES, Held, Labels, Moving, Passes, Source, Stream, plan_groups
+from undertow.latent.probe import Probe
+from undertow.latent.sources import PROBES, Held, Moving, Passes, Source, Stream, plan_groups
 from undertow.latent.table import Cell, GridTable, accuracy_row, dimension_row, missing_row
 from undertow.sizes import parse_size
+from undertow.train.prepare import find_device, objective_of
 from undertow.train.run import Run
 from undertow.train.schedule import CheckpointSchedule
+from undertow.train.seeds import global_stream
 from undertow.train.seeds import stream as random_stream
 
 if TYPE_CHECKING:
@@ -90,9 +93,9 @@ class GridConfig:
             raise BadValue("samples", "a number from 1 on", self.samples)
         parse_size(self.memory)
 
-    def setup(self, data: DataSet) -> str:
+    def setup(self, data: DataSet, weights: str) -> str:
         """A hash of whatever would change a number: not the layers, probes, fits or checkpoints asked for."""
-        parts = [data.fingerprint, data.scaling, self.samples, self.conv, self.tokens, self.seed]
+        parts = [data.fingerprint, data.scaling, self.samples, self.conv, self.tokens, self.seed, weights]
         return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 
 
@@ -107,6 +110,10 @@ class GridWatcher(Protocol):
         """A checkpoint is finished."""
         ...
 
+    def close(self) -> None:
+        """All is done, or something went wrong."""
+        ...
+
 
 class Silent:
     """Says nothing."""
@@ -115,6 +122,9 @@ class Silent:
         """Nothing."""
 
     def checkpoint(self, at: int, cells: int) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
         """Nothing."""
 
 
@@ -132,7 +142,8 @@ def probe_grid(
 
     Args:
         run: an opened run.
-        train: the training split, Samples, (x, y) or a Dataset; the run's own data when not given.
+        train: the training split, Samples, (x, y) or a Dataset; the run's own data when not given. A DataSet
+            stands for both splits.
         test: the test split, likewise; its labels count as true.
         config: what to measure; or give its fields as `settings`.
         out: the table's file; probes.parquet in the run's folder when not given.
@@ -142,7 +153,7 @@ def probe_grid(
     chosen = config or GridConfig(**_listed(settings))
     data = _data(run, train, test)
     grid = _Grid(run, chosen, data, watch or Silent())
-    return grid.work(GridTable.open(Path(out or run.path / "probes.parquet"), chosen.setup(data)))
+    return grid.work(GridTable.open(Path(out or run.path / "probes.parquet")))
 
 
 def _listed(settings: dict[str, Any]) -> dict[str, Any]:
@@ -157,23 +168,26 @@ def _listed(settings: dict[str, Any]) -> dict[str, Any]:
 def _data(run: Run, train: Any, test: Any) -> DataSet:
     if train is None and test is None:
         return run.data()
+    # A run that undertow trained says how its inputs were scaled; what else is handed over is fed as it is.
+    scaling = run.facts.data["scaling"] if run.facts.data else None
+    if isinstance(train, DataSet):
+        return replace(train, scaling=scaling or train.scaling)
     if train is None or test is None:
         raise BadValue("probe grid", "both a training and a test split", "one of them")
     if isinstance(train, Samples) and isinstance(test, Samples):
         count = int(max(train.y.max(), test.y.max())) + 1
-        return DataSet("given", train, test, tuple(map(str, range(count))), scaling="none")
-    data = load_data((train, test))
-    # What a caller hands over is what the model was fed: nothing is rescaled unless undertow trained it.
-    scaling = run.facts.data["scaling"] if run.facts.data else "none"
-    return DataSet(data.name, data.train, data.test, data.classes, scaling)
+        data = DataSet("given", train, test, tuple(map(str, range(count))))
+    else:
+        data = load_data((train, test))
+    return replace(data, scaling=scaling or "none")
 
 
 class _Grid:
     """The work on one run."""
 
     def __init__(self, run: Run, config: GridConfig, data: DataSet, watch: GridWatcher) -> None:
-        self.run, self.config, self.watch = run, config, watch
-        self.classes, self.scaling = len(data.classes), data.scaling
+        self.run, self.config, self.data, self.watch = run, config, data, watch
+        self.device = None if config.device is None else find_device(config.device)
         self.train = _drawn(data.train, config.samples, config.seed)
         self.test = _drawn(data.test, config.samples, config.seed)
         self.labels = _label_sets(self.train, config)
@@ -186,37 +200,40 @@ class _Grid:
 
     def work(self, table: GridTable) -> pd.DataFrame:
         """Fill the table, checkpoint by checkpoint."""
-        todo = {at: self._missing(table, at) for at in self.numbers}
-        total = sum(map(len, todo.values()))
-        whole = len(self.numbers) * len(self.layers) * len(self.config.probes) * len(self.labels)
-        self.watch.plan(self._passes(self.layers)[1], whole, whole - total)
-        for at, cells in todo.items():
-            if cells:
-                own = Cell(at, "output", "model", "given")
-                table.add(self._checkpoint(at, cells, None if table.has(own) else own))
-                table.save()
-            self.watch.checkpoint(at, len(cells))
-        return self._asked_for(table.frame())
-
-    def _asked_for(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The rows of this call; the file may know more checkpoints, layers and probes."""
-        wanted = {
-            "checkpoint": self.numbers,
-            "layer": [*self.layers, "output"],
-            "probe": [*self.config.probes, "model"],
-            "fit": [*self.labels, "given"],
+        setups = {at: self.config.setup(self.data, self._weights(at)) for at in self.numbers}
+        todo = {
+            at: [cell for cell in self._cells(at) if not table.has(setups[at], cell)] for at in self.numbers
         }
-        kept = rows.isin(wanted)[list(wanted)].all(axis=1)
-        return rows.loc[kept].reset_index(drop=True)
+        whole = len(self.numbers) * len(self._cells(0))
+        self.watch.plan(self._passes(self.layers)[1], whole, whole - sum(map(len, todo.values())))
+        try:
+            for at, cells in todo.items():
+                if cells:
+                    own = None if table.has(setups[at], _own(at)) else _own(at)
+                    table.add(setups[at], self._checkpoint(at, cells, own))
+                    table.save()
+                self.watch.checkpoint(at, len(cells))
+        finally:
+            self.watch.close()
+        return table.frame((setups[at], cell) for at in self.numbers for cell in [_own(at), *self._cells(at)])
 
-    def _missing(self, table: GridTable, at: int) -> list[Cell]:
-        cells = [
+    def _cells(self, at: int) -> list[Cell]:
+        return [
             Cell(at, layer, probe, fit)
             for layer in self.layers
             for probe in self.config.probes
             for fit in self.labels
         ]
-        return [cell for cell in cells if not table.has(cell)]
+
+    def _weights(self, at: int) -> str:
+        """A hash of the checkpoint's file, or of the fresh model's weights."""
+        seen = hashlib.blake2b(digest_size=16)
+        if at != FRESH:
+            seen.update(self.run.checkpoint(at).path.read_bytes())
+        else:
+            for value in self._model(at).state_dict().values():
+                seen.update(value.cpu().contiguous().flatten().view(torch.uint8).numpy())
+        return seen.hexdigest()
 
     def _checkpoint(self, at: int, cells: list[Cell], own: Cell | None) -> Iterator[dict[str, Any]]:
         """All rows of one checkpoint, in as few passes as the memory allows; `own` is the model's cell."""
@@ -227,29 +244,44 @@ class _Grid:
             if route is None:
                 source: Source = Held(stream, self.train, self.test, layers)
             else:
-                source = Moving(stream, self.train, self.test, layers[0], route.kind, self.classes)
-            for layer in layers:
-                yield from self._layer_rows(source, [cell for cell in cells if cell.layer == layer])
+                source = Moving(stream, self.train, self.test, layers[0], route.kind, len(self.data.classes))
+            try:
+                for layer in layers:
+                    for fit, labels in self.labels.items():
+                        chosen = [cell for cell in cells if (cell.layer, cell.fit) == (layer, fit)]
+                        if chosen:
+                            yield from self._fit_rows(source, labels, chosen)
+            finally:
+                source.close()
         if own is not None:
-            for split, samples in (("test", self.test), ("train", self.train)):
-                yield from _accuracies(own, split, said[id(samples)], samples)
+            yield from self._own_rows(own, said)
 
-    def _layer_rows(self, source: Source, cells: list[Cell]) -> Iterator[dict[str, Any]]:
+    def _own_rows(self, own: Cell, said: dict[int, Tensor]) -> Iterator[dict[str, Any]]:
+        """The model's own accuracy, where its outputs mean classes."""
+        for split, samples in (("test", self.test), ("train", self.train)):
+            if id(samples) in said:
+                yield from _accuracies(own, split, said[id(samples)], samples)
+            elif split == "test":
+                yield missing_row(own, "the model's outputs are not one number per class")
+
+    def _fit_rows(self, source: Source, labels: Tensor, cells: list[Cell]) -> Iterator[dict[str, Any]]:
+        """Fit the probes of one layer with one set of labels, and score them on both splits."""
         layer = cells[0].layer
         # Probes in the order of the table, so that VeLPIC finds MASC's subspaces where both are wanted.
         names = [name for name in PROBES if any(cell.probe == name for cell in cells)]
-        labels = {fit: self.labels[fit] for fit in self.labels if any(cell.fit == fit for cell in cells)}
         outcomes = source.fit(layer, labels, names)
-        wanted = [(cell, outcomes[cell.fit, cell.probe]) for cell in cells]
-        fitted = [(cell, outcome) for cell, outcome in wanted if not isinstance(outcome, str)]
-        for cell, outcome in wanted:
+        fitted: list[tuple[Cell, Probe]] = []
+        for cell in cells:
+            outcome = outcomes[cell.probe]
             if isinstance(outcome, str):
                 yield missing_row(cell, outcome)
-            elif isinstance(outcome, MASC):
+                continue
+            fitted.append((cell, outcome))
+            if isinstance(outcome, MASC):
                 yield dimension_row(cell, torch.as_tensor(outcome.dimensions_))
         for split, samples in (("test", self.test), ("train", self.train)):
             answers = {cell: torch.empty(len(samples), dtype=torch.int64) for cell, _ in fitted}
-            for rows, part in source.blocks(layer, split):
+            for rows, part in source.blocks(layer, split) if fitted else ():
                 for cell, probe in fitted:
                     answers[cell][rows] = torch.as_tensor(probe.predict(part)).cpu()
             for cell, said in answers.items():
@@ -257,30 +289,49 @@ class _Grid:
 
     def _passes(self, layers: Sequence[str]) -> tuple[Passes, list[str]]:
         budget, dims = parse_size(self.config.memory), {name: self.dims[name] for name in layers}
-        return plan_groups(dims, self.train, self.test, self.classes, budget, self.config.batch_size)
+        return plan_groups(
+            dims, self.train, self.test, len(self.data.classes), budget, self.config.batch_size
+        )
 
     def _model(self, at: int) -> nn.Module:
-        if at != FRESH:
-            return self.run.model(at)
-        assert (
-            self.run.factory is not None
-        )  # a fresh model is only asked for where there is a way to build it
-        return self.run.factory().eval()
+        # A user's factory may draw from the global generator: the same draws each time, and none lost.
+        with global_stream(self.config.seed, "fresh model", 0, torch.device("cpu")):
+            if at != FRESH:
+                return self.run.model(at).to(self.device)
+            assert (
+                self.run.factory is not None
+            )  # a fresh model is only asked for where there is a way to build it
+            return self.run.factory().eval().to(self.device)
 
     def _stream(self, model: nn.Module, said: dict[int, Tensor]) -> Stream:
         """Features of any samples; the model's own answers on the way are noted in `said`."""
-        config = self.config
+        config, answer = self.config, self._answer()
 
         def stream(samples: Samples, layers: Sequence[str]) -> Iterator[Batch]:
-            answers = said.setdefault(id(samples), torch.empty(len(samples), dtype=torch.int64))
             for batch in stream_features(
-                model, samples.x, layers, batch_size=config.batch_size, device=config.device,
-                prepare=lambda x: to_inputs(x, self.scaling), conv=config.conv, tokens=config.tokens,
+                model, samples.x, layers, batch_size=config.batch_size, device=self.device,
+                prepare=lambda x: to_inputs(x, self.data.scaling), conv=config.conv, tokens=config.tokens,
             ):  # fmt: skip
-                answers[batch.rows] = batch.outputs.argmax(1).cpu()
+                answers = answer(batch.outputs)
+                if answers is not None:
+                    empty = torch.empty(len(samples), dtype=torch.int64)
+                    said.setdefault(id(samples), empty)[batch.rows] = answers.cpu()
                 yield batch
 
         return stream
+
+    def _answer(self) -> Callable[[Tensor], Tensor | None]:
+        """How outputs are read as classes; None where they are not one number per class."""
+        trained = self.run.config
+        if trained is not None and trained.target == "scalar":
+            return objective_of(trained, self.data).predict
+        count = len(self.data.classes)
+        return lambda outputs: outputs.argmax(1) if outputs.ndim == 2 and outputs.shape[1] >= count else None
+
+
+def _own(at: int) -> Cell:
+    """The cell of the model itself."""
+    return Cell(at, "output", "model", "given")
 
 
 def _accuracies(cell: Cell, split: str, said: Tensor, samples: Samples) -> Iterator[dict[str, Any]]:
@@ -300,7 +351,7 @@ def _drawn(samples: Samples, count: int | None, seed: int) -> Samples:
     return samples.take(torch.randperm(len(samples), generator=random_stream(seed, "probed samples"))[:count])
 
 
-def _label_sets(train: Samples, config: GridConfig) -> Labels:
+def _label_sets(train: Samples, config: GridConfig) -> dict[str, Tensor]:
     """Labels by name; true ones are left out where they are unknown or no different."""
     sets = {"given": train.y}
     if train.true is not None and not torch.equal(train.true, train.y):
@@ -308,7 +359,12 @@ def _label_sets(train: Samples, config: GridConfig) -> Labels:
     sets["shuffled"] = train.y[
         torch.randperm(len(train), generator=random_stream(config.seed, "shuffled labels"))
     ]
-    return {name: labels for name, labels in sets.items() if name in config.fits}
+    chosen = {name: labels for name, labels in sets.items() if name in config.fits}
+    if not chosen:
+        raise BadValue(
+            "fits", "given or shuffled, as true labels are unknown or no different here", config.fits
+        )
+    return chosen
 
 
 def _chosen(run: Run, text: str) -> list[int]:

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from undertow.errors import BadData, BadValue, unknown
-from undertow.latent.arrays import Array, as_tensor, in_kind, matching
+from undertow.latent.arrays import Array, as_tensor, in_kind, is_positive, is_whole, matching
 from undertow.latent.probe import ROWS, Probe
 
 SOLVERS = ("adam", "lbfgs")
@@ -140,13 +140,14 @@ class LogisticProbe(Probe):
         if self.solver not in SOLVERS:
             raise unknown("solver for LogisticProbe", self.solver, SOLVERS)
         for name, low in (("batch_size", 1), ("epochs", 1), ("max_iter", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or value != int(value) or value < low:
-                raise BadValue(f"LogisticProbe({name}=...)", f"a whole number from {low} up", value)
+            if not is_whole(getattr(self, name), low):
+                raise BadValue(
+                    f"LogisticProbe({name}=...)", f"a whole number from {low} up", getattr(self, name)
+                )
         for name in ("lr", "tol"):
-            if not getattr(self, name) > 0:
+            if not is_positive(getattr(self, name)):
                 raise BadValue(f"LogisticProbe({name}=...)", "a number above 0", getattr(self, name))
-        if not self.l2 >= 0:
+        if self.l2 != 0 and not is_positive(self.l2):
             raise BadValue("LogisticProbe(l2=...)", "a number from 0 up", self.l2)
 
     def __sklearn_tags__(self) -> Tags:

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from undertow.errors import BadValue
 from undertow.features.wide import Rows
-from undertow.latent.arrays import Array, matching, scaled
+from undertow.latent.arrays import Array, as_written, is_positive, is_whole, matching, scaled
 from undertow.latent.probe import MomentsProbe, by_class
 from undertow.latent.subspace import Subspace, of_moment, of_rows, of_stored
 
@@ -71,7 +71,7 @@ class MASC(MomentsProbe):
         """
         self._check_settings()
         self._start(rows[0].shape[1], torch.tensor([part.shape[0] for part in rows]), classes)
-        with torch.no_grad():
+        with as_written(rows[0].device):
             found = [of_stored(part, **self._wanted()) for part in rows]
             self._keep(self._side_by_side(found), like=found[0].basis)
         return self
@@ -107,14 +107,9 @@ class MASC(MomentsProbe):
         return {"share": self.variance} if self.components is None else {"count": self.components}
 
     def _check_settings(self) -> None:
-        if self.components is not None:
-            if (
-                isinstance(self.components, bool)
-                or self.components != int(self.components)
-                or self.components < 1
-            ):
-                raise BadValue("MASC(components=...)", "a whole number from 1 up, or None", self.components)
-        elif not 0 < self.variance <= 1:
+        if self.components is not None and not is_whole(self.components, 1):
+            raise BadValue("MASC(components=...)", "a whole number from 1 up, or None", self.components)
+        if not (is_positive(self.variance) and self.variance <= 1):
             raise BadValue(
                 "MASC(variance=...)", "a share above 0 and at most 1", self.variance, "For 99 % write 0.99."
             )

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from undertow.errors import BadValue, unknown
 from undertow.features.wide import Rows, mean_of
-from undertow.latent.arrays import Array, as_tensor, matching, scaled
+from undertow.latent.arrays import Array, as_tensor, is_whole, matching, scaled
 from undertow.latent.probe import MomentsProbe, Probe, class_means
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class KNN(Probe):
 
     def _check_settings(self) -> None:
         check_metric("KNN", self.metric)
-        if isinstance(self.k, bool) or self.k != int(self.k) or self.k < 1:
+        if not is_whole(self.k, 1):
             raise BadValue("KNN(k=...)", "a whole number from 1 up", self.k)
 
 

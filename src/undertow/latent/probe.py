@@ -11,9 +11,10 @@
     probe.predict(X); probe.scores(X); probe.decision_function(X); probe.score(X, y)
 
 Answers come in kind: a tensor for a tensor, on its device; a numpy array for all else. Class names that
-no tensor can hold (strings) come as numpy arrays. Scores are computed in the dtype of the rows asked about.
-Equal scores go to the class that comes first in `classes_`, as scikit-learn does it. A class without
-training rows (possible where a probe is fitted from moments) scores minus infinity and is never predicted.
+no tensor can hold (strings) come as numpy arrays. Scores are computed in the dtype of the rows asked about
+(discriminants in float64). Equal scores go to the class that comes first in `classes_`, as scikit-learn does
+it. A class without training rows (possible where a probe is fitted from moments) scores minus infinity and is
+never predicted.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from undertow.errors import BadData
-from undertow.latent.arrays import Array, as_tensor, feature_rows, in_kind, label_array
+from undertow.latent.arrays import Array, as_tensor, as_written, feature_rows, in_kind, label_array
 
 if TYPE_CHECKING:
     from undertow.features.moments import Moments
@@ -57,7 +58,7 @@ class Probe(ClassifierMixin, BaseEstimator):
         names, index = np.unique(labels, return_inverse=True)
         counts = np.bincount(index, minlength=len(names))
         self._name_classes(names, like=y)
-        with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
+        with as_written(rows.device):
             learned = self._learn(
                 rows, torch.from_numpy(index).to(rows.device), torch.from_numpy(counts).to(rows.device)
             )
@@ -78,7 +79,7 @@ class Probe(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         rows = feature_rows(self, X, reset=False)
         empty = as_tensor(self.counts_).to(rows.device) == 0
-        with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
+        with as_written(rows.device):
             parts = [self._score(part) for part in rows.split(ROWS)]
         return in_kind(torch.cat(parts).masked_fill(empty, -torch.inf), like=X)
 
@@ -124,7 +125,7 @@ class MomentsProbe(Probe):
         """
         self._check_settings()
         self._start(moments.dim, moments.counts, classes)
-        with torch.no_grad():
+        with as_written(moments.means.device):
             self._keep(self._learn_moments(moments), like=moments.means)
         return self
 

@@ -2,7 +2,7 @@
 
     source = Held(stream, train, test, layers)         # one pass over each split, everything after from memory
     source = Moving(stream, train, test, layer, route) # a wide layer: moments or files; scored in a second pass
-    probes = source.fit("layer2", {"given": labels}, ["masc", "velpic"])    # (fit, probe) -> Fitted or a reason
+    probes = source.fit("layer2", labels, ["masc", "velpic"])      # name -> a fitted probe or a reason
     for rows, features in source.blocks("layer2", "test"):
         ...
 
@@ -12,11 +12,13 @@ Both give the same probes up to rounding; `plan_groups` chooses, so that the mem
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from torch import Tensor
 
 from undertow.data.samples import Samples
+from undertow.errors import BadData
 from undertow.features.budget import Route, RouteKind, choose_route
 from undertow.features.moments import Moments, MomentsAccumulator
 from undertow.features.spill import FeatureStore
@@ -43,23 +45,32 @@ PROBES: Mapping[str, Callable[[], Probe]] = {
 Stream = Callable[[Samples, Sequence[str]], Iterator[Batch]]
 """Features of samples at some layers, batch by batch."""
 
-Labels = Mapping[str, Tensor]
-"""Training labels (N,) by the name of the fit: given, true, shuffled."""
-
 Outcome = Probe | str
 """A fitted probe, or why there is none."""
 
 
 class Source(Protocol):
-    """Features of one checkpoint."""
+    """Features of one checkpoint at one layer or more."""
 
-    def fit(self, layer: str, labels: Labels, probes: Sequence[str]) -> dict[tuple[str, str], Outcome]:
-        """Fit every probe with every set of labels."""
+    def fit(self, layer: str, labels: Tensor, probes: Sequence[str]) -> dict[str, Outcome]:
+        """Fit the probes with one set of training labels (N,)."""
         ...
 
     def blocks(self, layer: str, split: str) -> Iterator[tuple[slice, Tensor]]:
         """Rows and features (N, D) of a split, in order."""
         ...
+
+    def close(self) -> None:
+        """Let go of memory and files."""
+        ...
+
+
+def _attempt(fit: Callable[[], Probe]) -> Outcome:
+    """A probe that these features do not allow is a reason in the table, not the end of the grid."""
+    try:
+        return fit()
+    except BadData as error:
+        return str(error)
 
 
 class Held:
@@ -68,23 +79,27 @@ class Held:
     def __init__(self, stream: Stream, train: Samples, test: Samples, layers: Sequence[str]) -> None:
         self._features = {"train": _hold(stream, train, layers), "test": _hold(stream, test, layers)}
 
-    def fit(self, layer: str, labels: Labels, probes: Sequence[str]) -> dict[tuple[str, str], Outcome]:
-        """Fit every probe with every set of labels."""
+    def fit(self, layer: str, labels: Tensor, probes: Sequence[str]) -> dict[str, Outcome]:
+        """Fit the probes with one set of training labels."""
         rows = self._features["train"][layer]
-        found: dict[tuple[str, str], Outcome] = {}
-        for fit, given in labels.items():
-            for name in probes:
-                probe, subspaces = PROBES[name](), found.get((fit, "masc"))
-                if isinstance(probe, VeLPIC) and isinstance(subspaces, MASC):
-                    found[fit, name] = _velpic_of(probe, subspaces, rows, given)
-                else:
-                    found[fit, name] = probe.fit(rows, given)
+        labels = labels.to(rows.device)
+        found: dict[str, Outcome] = {}
+        for name in probes:
+            probe, subspaces = PROBES[name](), found.get("masc")
+            if isinstance(probe, VeLPIC) and isinstance(subspaces, MASC):
+                found[name] = _velpic_of(probe, subspaces, rows, labels)
+            else:
+                found[name] = _attempt(partial(probe.fit, rows, labels))
         return found
 
     def blocks(self, layer: str, split: str) -> Iterator[tuple[slice, Tensor]]:
         """All rows at once."""
         rows = self._features[split][layer]
         yield slice(0, len(rows)), rows
+
+    def close(self) -> None:
+        """Forget the features."""
+        self._features = {}
 
 
 def _velpic_of(probe: VeLPIC, subspaces: MASC, rows: Tensor, labels: Tensor) -> Probe:
@@ -111,52 +126,58 @@ class Moving:
     ) -> None:
         self._stream, self._splits = stream, {"train": train, "test": test}
         self._layer, self._route, self._classes = layer, route, classes
+        self._store: FeatureStore | None = None
 
-    def fit(self, layer: str, labels: Labels, probes: Sequence[str]) -> dict[tuple[str, str], Outcome]:
+    def fit(self, layer: str, labels: Tensor, probes: Sequence[str]) -> dict[str, Outcome]:
         """Fit the probes that this route allows; the others answer with a reason."""
-        fits = self._from_moments if self._route == "moments" else self._from_store
-        return fits(labels, probes)
+        return (self._from_moments if self._route == "moments" else self._from_store)(labels, probes)
 
     def blocks(self, layer: str, split: str) -> Iterator[tuple[slice, Tensor]]:
         """Run the model once more, batch by batch."""
         for batch in self._stream(self._splits[split], [self._layer]):
             yield batch.rows, batch.features[self._layer]
 
-    def _from_moments(self, labels: Labels, probes: Sequence[str]) -> dict[tuple[str, str], Outcome]:
-        found: dict[tuple[str, str], Outcome] = {}
-        # One set of labels at a time: the scatters of one set are what the budget was reckoned for.
-        for fit, given in labels.items():
-            moments = self._gather(given)
-            for name in probes:
-                probe = PROBES[name]()
-                if isinstance(probe, MomentsProbe):
-                    found[fit, name] = probe.fit_moments(moments)
-                else:
-                    found[fit, name] = _needs_rows(name)
+    def close(self) -> None:
+        """Remove the files."""
+        if self._store is not None:
+            self._store.__exit__(None, None, None)
+            self._store = None
+
+    def _from_moments(self, labels: Tensor, probes: Sequence[str]) -> dict[str, Outcome]:
+        moments = self._gather(labels)
+        found: dict[str, Outcome] = {}
+        for name in probes:
+            probe = PROBES[name]()
+            fits = isinstance(probe, MomentsProbe)
+            found[name] = _attempt(partial(probe.fit_moments, moments)) if fits else _needs_rows(name)
         return found
 
     def _gather(self, labels: Tensor) -> Moments:
         seen: MomentsAccumulator | None = None
         for rows, part in self.blocks(self._layer, "train"):
-            seen = seen or MomentsAccumulator(part.shape[1], self._classes, where=f"layer {self._layer!r}")
+            where = f"layer {self._layer!r}"
+            seen = seen or MomentsAccumulator(part.shape[1], self._classes, device=part.device, where=where)
             seen.update(part, labels[rows].to(part.device))
         assert seen is not None  # a split is never empty
         return seen.compute()
 
-    def _from_store(self, labels: Labels, probes: Sequence[str]) -> dict[tuple[str, str], Outcome]:
-        found: dict[tuple[str, str], Outcome] = {}
-        with FeatureStore(self._splits["train"].y, self._classes) as store:
-            for rows, part in self.blocks(self._layer, "train"):
-                store.write(rows, {self._layer: part})
-            for fit, given in labels.items():
-                parts = [store.rows(self._layer, c, labels=given) for c in range(self._classes)]
-                for name in probes:
-                    probe = PROBES[name]()
-                    if isinstance(probe, MASC | VeLPIC | NearestMean):
-                        found[fit, name] = probe.fit_rows(parts)
-                    else:
-                        found[fit, name] = _needs_rows(name)
+    def _from_store(self, labels: Tensor, probes: Sequence[str]) -> dict[str, Outcome]:
+        store = self._stored()
+        parts = [store.rows(self._layer, c, labels=labels) for c in range(self._classes)]
+        found: dict[str, Outcome] = {}
+        for name in probes:
+            probe = PROBES[name]()
+            fits = isinstance(probe, MASC | VeLPIC | NearestMean)
+            found[name] = _attempt(partial(probe.fit_rows, parts)) if fits else _needs_rows(name)
         return found
+
+    def _stored(self) -> FeatureStore:
+        """The training features on disk, written in the first pass."""
+        if self._store is None:
+            self._store = FeatureStore(self._splits["train"].y, self._classes).__enter__()
+            for rows, part in self.blocks(self._layer, "train"):
+                self._store.write(rows, {self._layer: part})
+        return self._store
 
 
 def _needs_rows(name: str) -> str:
@@ -173,23 +194,24 @@ def plan_groups(
     """Layers packed into passes that keep to the budget, and the plan in words.
 
     A pass holds its layers' features (route None); a layer that does not fit alone goes by a route of its own.
-    Half of the budget is for features, the other half for what fitting them takes.
+    A third of the budget is for features, the rest for what fitting them takes. The model, the samples and
+    what Python and torch themselves take come on top.
     """
     counts = train.y.bincount(minlength=classes).tolist()
     passes: Passes = []
     words: list[str] = []
     packed: list[str] = []
-    room = budget // 2
+    room = budget // 3
     for name, dim in dims.items():
         size = (len(train) + len(test)) * dim * 4
-        if size > budget // 2:
+        if size > budget // 3:
             route = choose_route(counts, dim, budget, batch_size=batch_size)
             passes.append(((name,), route))
             words.append(f"{name}: {route.reason}")
             continue
         if size > room:
             passes.append((tuple(packed), None))
-            packed, room = [], budget // 2
+            packed, room = [], budget // 3
         packed.append(name)
         room -= size
     if packed:

@@ -76,14 +76,21 @@ def of_stored(rows: Rows, *, share: float | None = None, count: int | None = Non
 def self_product(a: Tensor) -> Tensor:
     """A A^T (m, m) for A (m, K), in the dtype of A; half of it is computed and mirrored."""
     size = len(a)
-    dtype = product_dtype(a)
-    total = a.new_zeros(size, size, dtype=dtype if a.shape[1] <= TERMS else torch.float64)
-    for part in a.to(dtype).split(TERMS, 1):
-        for i in range(0, size, PANEL):
-            total[i : i + PANEL, i:] += part[i : i + PANEL] @ part[i:].T
+    fine = a.to(product_dtype(a))
+    total = torch.empty(size, size, dtype=a.dtype, device=a.device)
     for i in range(0, size, PANEL):
-        total[i + PANEL :, i : i + PANEL] = total[i : i + PANEL, i + PANEL :].T
-    return total.to(a.dtype)
+        j = min(i + PANEL, size)
+        total[i:j, i:] = _long_product(fine[i:j], fine[i:].T)
+        total[j:, i:j] = total[i:j, j:].T
+    return total
+
+
+def _long_product(left: Tensor, right: Tensor) -> Tensor:
+    """`left` (A, K) times `right` (K, B); long sums go on in float64."""
+    if left.shape[1] <= TERMS:
+        return left @ right
+    parts = zip(left.split(TERMS, 1), right.split(TERMS), strict=True)
+    return torch.stack([(one @ other).double() for one, other in parts]).sum(0)
 
 
 def orthonormal(basis: Tensor) -> Tensor:

@@ -1,12 +1,12 @@
 """The probe grid's table: one row per number, kept in the run's folder, added to and never lost.
 
-    table = GridTable.open(run.path / "probes.parquet", setup="3f2a...")
-    table.has(checkpoint=20, layer="layer2", probe="masc", fit="given")
-    table.add([accuracy_row(cell, "test", "true", right)]); table.save()
-    table.frame()                                  # pandas, this set-up's rows only
+    table = GridTable.open(run.path / "probes.parquet")
+    table.has(setup, Cell(checkpoint=20, layer="layer2", probe="masc", fit="given"))
+    table.add(setup, [accuracy_row(cell, "test", "true", right)]); table.save()
+    table.frame([(setup, cell), ...])              # pandas, the wanted rows only
 
-A set-up is everything that would change a number: data, samples, seed, how features are taken. Rows of
-other set-ups stay in the file.
+A set-up is a hash of everything that would change a number: the checkpoint's weights, data, samples, seed,
+how features are taken. Rows of other set-ups stay in the file.
 """
 
 from __future__ import annotations
@@ -84,25 +84,28 @@ class GridTable:
     """Rows on disk and those added since."""
 
     path: Path
-    setup: str
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    done: set[Cell] = field(default_factory=set[Cell])
+    done: set[tuple[str, Cell]] = field(default_factory=set[tuple[str, Cell]])
 
     @classmethod
-    def open(cls, path: Path, setup: str) -> GridTable:
+    def open(cls, path: Path) -> GridTable:
         """The table at `path`, empty if there is none yet."""
-        table = cls(path, setup)
-        if path.exists():
-            table._take(_read(path))
+        table = cls(path)
+        for row in _read(path) if path.exists() else []:
+            table._take(row)
         return table
 
-    def has(self, cell: Cell) -> bool:
-        """Whether this set-up has the numbers of `cell` already."""
-        return cell in self.done
+    def has(self, setup: str, cell: Cell) -> bool:
+        """Whether the numbers of `cell` are there; a reason why there are none does not count."""
+        return (setup, cell) in self.done
 
-    def add(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Add rows of this set-up."""
-        self._take([{"setup": self.setup, **row} for row in rows])
+    def add(self, setup: str, rows: Iterable[dict[str, Any]]) -> None:
+        """Add rows; they take the place of reasons why there were none."""
+        new = [{"setup": setup, **row} for row in rows]
+        cells = {_key(row) for row in new}
+        self.rows = [row for row in self.rows if row["n"] or _key(row) not in cells]
+        for row in new:
+            self._take(row)
 
     def save(self) -> None:
         """Write all rows, aside and renamed."""
@@ -111,19 +114,23 @@ class GridTable:
         with aside(self.path) as part:
             pd.DataFrame(self.rows, columns=COLUMNS).to_parquet(part, index=False)
 
-    def frame(self) -> pd.DataFrame:
-        """This set-up's rows, in the order of checkpoints."""
+    def frame(self, wanted: Iterable[tuple[str, Cell]]) -> pd.DataFrame:
+        """The rows of the wanted set-ups and cells, in their order."""
         import pandas as pd
 
-        own = [row for row in self.rows if row["setup"] == self.setup]
-        made = pd.DataFrame(own, columns=COLUMNS).drop(columns="setup")
-        return made.sort_values("checkpoint", kind="stable", ignore_index=True)
+        places = {key: place for place, key in enumerate(wanted)}
+        own = [row for row in self.rows if _key(row) in places]
+        own.sort(key=lambda row: places[_key(row)])
+        return pd.DataFrame(own, columns=COLUMNS).drop(columns="setup")
 
-    def _take(self, rows: Iterable[dict[str, Any]]) -> None:
-        for row in rows:
-            self.rows.append(row)
-            if row["setup"] == self.setup:
-                self.done.add(Cell(row["checkpoint"], row["layer"], row["probe"], row["fit"]))
+    def _take(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        if row["n"]:
+            self.done.add(_key(row))
+
+
+def _key(row: dict[str, Any]) -> tuple[str, Cell]:
+    return row["setup"], Cell(row["checkpoint"], row["layer"], row["probe"], row["fit"])
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from undertow.errors import unknown
 from undertow.features.wide import Rows, mean_of
-from undertow.latent.arrays import Array, as_tensor, matching
+from undertow.latent.arrays import Array, as_tensor, as_written, matching
 from undertow.latent.probe import MomentsProbe, by_class, class_means
 from undertow.latent.subspace import of_moment, of_rows, of_stored
 
@@ -52,7 +52,8 @@ class VeLPIC(MomentsProbe):
 
     def fit_rows(self, rows: Sequence[Rows], classes: Sequence[Any] | Array | None = None) -> Self:
         """Learn from rows that are read in blocks, one item per class, as `MASC.fit_rows`."""
-        bases = [of_stored(part, count=1).basis for part in rows]
+        with as_written(rows[0].device):
+            bases = [of_stored(part, count=1).basis for part in rows]
         means = torch.stack(
             [mean_of(part) if part.shape[0] else bases[0].new_zeros(part.shape[1]) for part in rows]
         )

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING
 from undertow._lazy import lazy
 
 if TYPE_CHECKING:
-    from undertow.richness.collapse import Collapse, neural_collapse, neural_collapse_from_moments
-    from undertow.richness.dimension import effective_dimension, effective_dimension_from_moments
-    from undertow.richness.eigenfunctions import Spectrum, spectrum
-    from undertow.richness.head import last_layer
-    from undertow.richness.low_rank import (
+    from undertow.richness.alignment import (
         LowRank,
         d_lr,
         d_lr_from_moments,
         low_rank,
         low_rank_from_moments,
     )
+    from undertow.richness.collapse import Collapse, neural_collapse, neural_collapse_from_moments
+    from undertow.richness.dimension import effective_dimension, effective_dimension_from_moments
+    from undertow.richness.eigenfunctions import Spectrum, spectrum
+    from undertow.richness.head import last_layer
     from undertow.richness.measure import Richness, measure_richness
     from undertow.richness.similarity import cka, parameter_norm, s_init
     from undertow.richness.streaming import DLR, NeuralCollapse
@@ -61,11 +61,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "alignment": ("LowRank", "d_lr", "d_lr_from_moments", "low_rank", "low_rank_from_moments"),
     "collapse": ("Collapse", "neural_collapse", "neural_collapse_from_moments"),
     "dimension": ("effective_dimension", "effective_dimension_from_moments"),
     "eigenfunctions": ("Spectrum", "spectrum"),
     "head": ("last_layer",),
-    "low_rank": ("LowRank", "d_lr", "d_lr_from_moments", "low_rank", "low_rank_from_moments"),
     "measure": ("Richness", "measure_richness"),
     "similarity": ("cka", "parameter_norm", "s_init"),
     "streaming": ("DLR", "NeuralCollapse"),

@@ -97,7 +97,8 @@ def neural_collapse(
     def along(directions: Tensor) -> Tensor:
         total = directions.new_zeros(len(directions))
         for part, own in zip(rows.split(BLOCK), numbers.split(BLOCK), strict=True):
-            off = (part.double() - means[own]) / counts[own, None].sqrt()
+            # Roots of whole numbers alone would be float32.
+            off = (part.double() - means[own]) / counts[own, None].double().sqrt()
             total += (off @ directions.T).square().sum(0)
         return total
 

@@ -10,7 +10,7 @@ Only a hook is set, and taken off at the end of the block, also after an excepti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,7 +37,7 @@ def layer_called(model: nn.Module, name: str) -> nn.Module:
 
 
 @contextmanager
-def watch_layer(model: nn.Module, name: str) -> Iterator[Calls]:
+def watch_layer(model: nn.Module, name: str) -> Generator[Calls]:
     """Note what enters and leaves the layer called `name` at each of its calls."""
     calls: Calls = []
 

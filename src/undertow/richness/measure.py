@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from undertow.errors import BadData, BadValue
 from undertow.features.layers import INPUT, resolve_layers
 from undertow.features.moments import Moments, MomentsAccumulator
-from undertow.features.stream import count_samples, stream_features
+from undertow.features.stream import stream_features
 from undertow.features.tap import Inputs
+from undertow.richness.alignment import low_rank_from_moments
 from undertow.richness.collapse import Collapse, neural_collapse_from_moments
 from undertow.richness.dimension import effective_dimension_from_moments
 from undertow.richness.head import Calls, as_rows, last_layer, layer_called, watch_layer
-from undertow.richness.low_rank import low_rank_from_moments
 from undertow.richness.rows import Array, class_numbers
 from undertow.richness.similarity import parameter_norm
 
@@ -83,43 +83,36 @@ def measure_richness(
         raise BadData("measure_richness: wanted labels, got none.")
     stream = _entering_head if name == head else _leaving_layer
     with closing(stream(model, x, name, notes, prepare=prepare, batch_size=batch_size)) as pairs:
-        moments = _gather(pairs, labels, count_samples(x), name)
+        moments = _gather(pairs, labels, name)
     weights = layer_called(model, head).weight if name == head else None
     return _richness(model, moments, name, name != head, labels is not None, weights, notes)
 
 
-def _gather(pairs: Generator[Pair], labels: Tensor | None, samples: int, name: str) -> Moments:
+def _gather(pairs: Generator[Pair], labels: Tensor | None, name: str) -> Moments:
     """Moments of all features and outputs; without labels all are of one class."""
     seen: MomentsAccumulator | None = None
     classes = 1 if labels is None else int(labels.max()) + 1
-    start = 0
+    rows = 0
     for features, outputs in pairs:
         if seen is None:
-            where = f"layer {name!r}"
             seen = MomentsAccumulator(
-                features.shape[1],
-                classes,
-                outputs.shape[1],
-                precise=True,
-                device=features.device,
-                where=where,
-            )
-        stop = start + len(features)
-        own = torch.zeros(len(features), dtype=torch.int64) if labels is None else labels[start:stop]
-        if len(own) != len(features) or (stop > samples and labels is not None and stop > len(labels)):
-            raise _misfit(labels, samples)
-        seen.update(features, own, outputs)
-        start = stop
-    if seen is None or (labels is not None and start != len(labels)):
-        raise _misfit(labels, start)
+                features.shape[1], classes, outputs.shape[1], precise=True, device=features.device,
+                where=f"layer {name!r}",
+            )  # fmt: skip
+        own = (
+            torch.zeros(len(features), dtype=torch.int64)
+            if labels is None
+            else labels[rows:][: len(features)]
+        )
+        rows += len(features)
+        if len(own) == len(features):
+            seen.update(features, own, outputs)
+    if seen is None or (labels is not None and rows != len(labels)):
+        got = 0 if labels is None else len(labels)
+        raise BadData(
+            f"measure_richness: wanted {rows} labels, one for each row that enters the layer, got {got}."
+        )
     return seen.compute()
-
-
-def _misfit(labels: Tensor | None, rows: int) -> BadData:
-    got = 0 if labels is None else len(labels)
-    return BadData(
-        f"measure_richness: wanted one label for each row that enters the layer, got {got} for {rows}."
-    )
 
 
 def _entering_head(

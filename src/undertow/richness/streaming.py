@@ -25,8 +25,8 @@ from torch import Tensor, distributed
 from undertow.errors import BadData, BadValue
 from undertow.features.moments import Moments, MomentsAccumulator
 from undertow.features.processes import reduce_over_processes
+from undertow.richness.alignment import LowRank, low_rank_from_moments
 from undertow.richness.collapse import Collapse, neural_collapse_from_moments
-from undertow.richness.low_rank import LowRank, low_rank_from_moments
 from undertow.richness.rows import Array, class_numbers, float_rows
 
 

@@ -98,17 +98,16 @@ class TrainConfig:
     """Seed of label noise and subsets; -1 takes `seed`."""
 
     device: str = "auto"
-    """cpu, cuda, cuda:1, mps; auto takes a GPU if there is one."""
+    """cpu, cuda, cuda:1, mps; auto takes a CUDA GPU if there is one."""
     amp: bool = False
     """bfloat16 autocast (GPU only)."""
     compile: bool = False
     """torch.compile (GPU only)."""
 
     def __post_init__(self) -> None:
+        _check_range("seed", self.seed, 0)
         for name in ("seed_init", "seed_batches", "seed_noise"):
-            if getattr(self, name) == -1:
-                object.__setattr__(self, name, self.seed)
-            _check_range(name.replace("_", "-"), getattr(self, name), 0)
+            _check_range(name.replace("_", "-"), getattr(self, name), -1)
         _check_range("epochs", self.epochs, 0)
         _check_range("batch-size", self.batch_size, 1)
         _check_range("lr", self.lr, 0.0)
@@ -139,6 +138,21 @@ class TrainConfig:
         chosen = [self.last_layer_only, self.freeze is not None, self.greedy]
         if sum(chosen) > 1:
             raise BadValue("train", "one of last-layer-only, freeze and greedy", f"{sum(chosen)} of them")
+
+    @property
+    def init_seed(self) -> int:
+        """The seed of the initial weights."""
+        return self.seed if self.seed_init == -1 else self.seed_init
+
+    @property
+    def batch_seed(self) -> int:
+        """The seed of order, augmentation and dropout."""
+        return self.seed if self.seed_batches == -1 else self.seed_batches
+
+    @property
+    def noise_seed(self) -> int:
+        """The seed of label noise and subsets."""
+        return self.seed if self.seed_noise == -1 else self.seed_noise
 
     def learning_rate(self, epoch: int) -> float:
         """The rate during `epoch` (1 is the first): a pure function, so nothing needs to be restored."""

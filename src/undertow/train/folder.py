@@ -7,6 +7,7 @@ state = read_state(path)            # None where nothing was written yet
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +19,33 @@ from undertow.train.foreign import read_plain
 from undertow.train.record import write_table
 
 
-def claim_folder(path: Path, facts: RunFacts, *, resume: bool) -> Path:
-    """Make `path` the folder of the run that `facts` describe, or say why it cannot be."""
+def claim_folder(path: Path, facts: RunFacts, *, resume: bool) -> RunFacts:
+    """Make `path` the folder of the run that `facts` describe, or say why it cannot be.
+
+    Returns the facts; a resumed run keeps the time at which it was begun.
+    """
     if (path / "run.json").exists():
         if not resume:
             raise RunProblem(
                 f"{path} holds a run already. Add --resume to go on with it, or choose another --out."
             )
-        _check_same(path, RunFacts.read(path), facts)
+        begun = RunFacts.read(path)
+        _check_same(path, begun, facts)
+        facts = replace(facts, made=begun.made)
         for torn in path.rglob(f".*{PART}"):
             torn.unlink(missing_ok=True)
     elif path.is_dir() and any(path.iterdir()):
         raise RunProblem(f"{path} is not empty and holds no run. Choose another --out.")
     write_text(path / "run.json", facts.to_json())
-    return path
+    return facts
 
 
 def _check_same(path: Path, old: RunFacts, new: RunFacts) -> None:
-    """A resumed run must be the same run; only more epochs are allowed, and not under a cosine."""
+    """A resumed run must be the same run; only more epochs are allowed, where no earlier one would differ."""
     before, after = {**(old.config or {})}, {**(new.config or {})}
     before["interventions"], after["interventions"] = old.interventions, new.interventions
     changed = [name for name in after if before.get(name) != _as_stored(after[name])]
-    if changed == ["epochs"] and after["epochs"] > before["epochs"] and after["schedule"] != "cosine":
+    if changed == ["epochs"] and after["epochs"] > before["epochs"] and not _depends_on_length(after):
         changed = []
     if changed:
         name = changed[0]
@@ -49,6 +55,11 @@ def _check_same(path: Path, old: RunFacts, new: RunFacts) -> None:
         )
     if old.data and new.data and old.data["fingerprint"] != new.data["fingerprint"]:
         raise RunProblem(f"{path}: the data has changed since the run was started. Choose another --out.")
+
+
+def _depends_on_length(config: dict[str, Any]) -> bool:
+    """Whether what happens in an epoch depends on how many there are: rates, stages, checkpoints."""
+    return config["schedule"] == "cosine" or config["greedy"] or config["checkpoints"].startswith("log")
 
 
 def _as_stored(value: Any) -> Any:

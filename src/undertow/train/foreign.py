@@ -26,9 +26,15 @@ from undertow.errors import BadValue, NotThere, RunProblem
 from undertow.train.schedule import Unit
 
 ENDINGS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin")
-_EPOCH = re.compile(r"(?:^|[^a-z])(?:epoch|ep|e)[=_\-. ]?(\d+)", re.IGNORECASE)
-_STEP = re.compile(r"(?:^|[^a-z])(?:global_?step|step|iteration|iter|it|s)[=_\-. ]?(\d+)", re.IGNORECASE)
-_NUMBER = re.compile(r"(\d+)(?!.*\d)")
+# In the order of trust; a bare e or s counts only where no word does, and never inside a number like 1e-4.
+_PATTERNS: tuple[tuple[str, Unit], ...] = (
+    (r"epochs?[=_\-. ]?(\d+)", "epoch"),
+    (r"(?:^|[^a-z])ep[=_\-. ]?(\d+)", "epoch"),
+    (r"(?:steps?|iterations?|iter)[=_\-. ]?(\d+)", "step"),
+    (r"(?:^|[^a-z0-9])e[=_\-]?(\d+)", "epoch"),
+    (r"(?:^|[^a-z0-9])(?:s|it)[=_\-]?(\d+)", "step"),
+    (r"(\d+)(?!.*\d)", "epoch"),
+)
 _INSIDE = ("state_dict", "model_state_dict", "model", "net", "network", "weights", "params", "module")
 _WRAPPERS = ("module.", "_orig_mod.")
 
@@ -45,17 +51,16 @@ class Checkpoint:
 def find_checkpoints(folder: Path, pattern: str | None = None) -> tuple[Checkpoint, ...]:
     """The checkpoints in `folder`, sorted; `pattern` is a regular expression whose group is the number.
 
-    Without a pattern the name's epoch counts, then its step, then its last number. Where two files would
-    share an epoch, all are ordered by step. Files without a number (last.ckpt) are passed over.
+    Without a pattern the name's epoch counts, then its step, then its last number; where two files would
+    share an epoch, the step. Files without a number (last.ckpt) are passed over.
     """
     files = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS and path.name[0] != ".")
     if pattern is not None:
         found = _numbered(files, _compiled(pattern), "epoch")
     else:
-        found = _numbered(files, _EPOCH, "epoch")
-        if len({one.at for one in found}) < len(found) or not found:
-            found = _numbered(files, _STEP, "step") or found
-        found = found or _numbered(files, _NUMBER, "epoch")
+        tried = [_numbered(files, re.compile(text, re.IGNORECASE), unit) for text, unit in _PATTERNS]
+        # The first that gives every file it reads a number of its own, else the first that reads any.
+        found = next((one for one in tried if one and _all_differ(one)), next(filter(None, tried), []))
     if not found:
         kinds = ", ".join(ENDINGS)
         raise NotThere(
@@ -79,6 +84,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _numbered(files: Iterable[Path], pattern: re.Pattern[str], unit: Unit) -> list[Checkpoint]:
     found = [(path, pattern.search(path.stem)) for path in files]
     return [Checkpoint(int(match.group(1)), unit, path) for path, match in found if match]
+
+
+def _all_differ(found: list[Checkpoint]) -> bool:
+    return len({one.at for one in found}) == len(found)
 
 
 def _refuse_doubles(found: list[Checkpoint]) -> None:
@@ -130,9 +139,10 @@ def _state_dict_in(loaded: Any, path: Path) -> dict[str, Tensor]:
         tensors = {str(name): value for name, value in entries.items() if isinstance(value, Tensor)}
         if tensors and len(tensors) == len(entries):
             return tensors
-        for key in _INSIDE:
-            if isinstance(entries.get(key), Mapping):
-                return _state_dict_in(entries[key], path)
+        inner = [key for key in entries if isinstance(entries[key], Mapping) and _holds_tensors(entries[key])]
+        usual = [key for key in _INSIDE if key in inner]
+        if usual or len(inner) == 1:
+            return _state_dict_in(entries[(usual or inner)[0]], path)
         if tensors:
             return tensors
     raise RunProblem(
@@ -142,27 +152,39 @@ def _state_dict_in(loaded: Any, path: Path) -> dict[str, Tensor]:
     )
 
 
+def _holds_tensors(entries: Mapping[str, Any]) -> bool:
+    return any(isinstance(value, Tensor) for value in entries.values())
+
+
 def unwrap_names(weights: Mapping[str, Tensor], wanted: Iterable[str] | None = None) -> dict[str, Tensor]:
     """Names without what DataParallel, torch.compile or a surrounding module put before them.
 
     With the names that the model wants, any common prefix may go; what lies outside it (a metric's buffers,
     say) is left out.
     """
+    names = None if wanted is None else set(wanted)
+    if names is not None and names <= set(weights):
+        return _without_extras(weights, names)
     plain = {_strip_wrappers(name): value for name, value in weights.items()}
-    if wanted is None:
-        return plain
-    names = set(wanted)
-    if names <= set(plain):
-        return {name: value for name, value in plain.items() if name in names or not _is_extra(name, names)}
-    for prefix in sorted(
-        {name[: -len(end)] for name in plain for end in names if name.endswith(f".{end}")}, key=len
-    ):
-        inside = {
-            name.removeprefix(prefix): value for name, value in plain.items() if name.startswith(prefix)
-        }
-        if names <= set(inside):
-            return inside
+    if len(plain) < len(weights):  # a model's own part is called `module`: its names are no wrapping
+        plain = dict(weights)
+    if names is None or names <= set(plain):
+        return plain if names is None else _without_extras(plain, names)
+    prefixes = {name[: -len(end)] for name in plain for end in names if name.endswith(f".{end}")}
+    fitting = sorted(prefix for prefix in prefixes if names <= {name.removeprefix(prefix) for name in plain})
+    if len(fitting) > 1:
+        raise RunProblem(
+            f"wanted one set of weights for this model, got several, under {' and '.join(map(repr, fitting))}. "
+            "Save the one that is meant alone."
+        )
+    if fitting:
+        prefix = fitting[0]
+        return {name.removeprefix(prefix): value for name, value in plain.items() if name.startswith(prefix)}
     return plain
+
+
+def _without_extras(weights: Mapping[str, Tensor], names: set[str]) -> dict[str, Tensor]:
+    return {name: value for name, value in weights.items() if name in names or not _is_extra(name, names)}
 
 
 def _is_extra(name: str, names: set[str]) -> bool:
@@ -180,7 +202,10 @@ def _strip_wrappers(name: str) -> str:
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
     """Put `weights` into `model`; what does not fit is named."""
     wanted = model.state_dict()
-    given = unwrap_names(weights, wanted)
+    try:
+        given = unwrap_names(weights, wanted)
+    except RunProblem as error:
+        raise RunProblem(f"{where}: {error}") from error
     problems = [f"no {name}" for name in wanted if name not in given]
     problems += [f"unknown {name}" for name in given if name not in wanted]
     problems += [

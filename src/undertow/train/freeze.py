@@ -33,7 +33,9 @@ def freeze_up_to(model: nn.Module, layer: str) -> None:
         for parameter in module.parameters(recurse=False):
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise BadValue(f"freeze {layer!r}", "a layer before the last one", "the last one", "Nothing would learn.")
+        raise BadValue(
+            f"freeze {layer!r}", "a layer before the last one", "the last one", "Nothing would learn."
+        )
 
 
 def freeze_all_but(model: nn.Module, layer: str) -> None:

@@ -13,7 +13,7 @@ nothing else: edits are in the weights already, freezing is set again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -108,3 +108,17 @@ def names_of(changes: Iterable[Intervention]) -> list[str]:
     return [
         " ".join([type(one).__name__, str(one.epoch), getattr(one, "layer", "")]).strip() for one in changes
     ]
+
+
+def checked(changes: Sequence[Intervention], model: nn.Module, epochs: int) -> Sequence[Intervention]:
+    """The interventions, refused before training if one could never act or names no layer."""
+    for change in changes:
+        if not 0 <= change.epoch < epochs:
+            raise BadValue(
+                type(change).__name__, f"an epoch from 0 to {epochs - 1}, before the last one", change.epoch
+            )
+        if isinstance(change, FreezeAt | ReinitialiseAt):
+            find_module(model, change.layer)
+        if isinstance(change, ReinitialiseAt):
+            names_from(model, change.layer)
+    return changes

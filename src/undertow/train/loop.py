@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,7 +33,7 @@ from undertow.train.evaluate import evaluate
 from undertow.train.facts import RunFacts, now
 from undertow.train.folder import claim_folder, read_state, write_labels
 from undertow.train.freeze import set_training
-from undertow.train.interventions import Intervention, names_of
+from undertow.train.interventions import Intervention, checked, names_of
 from undertow.train.optimise import forget, make_optimiser, set_rate
 from undertow.train.prepare import objective_of, pick_device, prepare_data, prepare_model
 from undertow.train.record import Recorder, save_state, snapshot
@@ -92,18 +93,21 @@ def train(
     """
     device = pick_device(config)
     samples = prepare_data(config, data)
+    untrained = None if model is None else deepcopy(model)
     made = (model, None) if model is not None else prepare_model(config, samples)
     facts = RunFacts.of_this_machine(
         config=config.to_dict(), model=made[1], data=describe(samples), interventions=names_of(interventions)
     )
-    path = claim_folder(Path(out), facts, resume=resume)
+    path = Path(out)
+    # Everything that can be refused is refused before the folder is touched.
     trainer = Trainer(config, samples, made[0].to(device), path, interventions, device, watch)
+    facts = claim_folder(path, facts, resume=resume)
     if resume:
         trainer.restore()
     trainer.begin(facts)
     reason = trainer.go_on()
     write_text(path / "run.json", replace(facts, finished=now(), ended=reason).to_json())
-    return open_run(path, model=None if model is None else (lambda: model))
+    return open_run(path, model=None if untrained is None else (lambda: deepcopy(untrained)))
 
 
 def describe(data: DataSet) -> dict[str, Any]:
@@ -128,10 +132,10 @@ class Trainer:
         watch: Watcher | None,
     ) -> None:
         self.config, self.data, self.model, self.path, self.device = config, data, model, path, device
-        self.interventions, self.watch = interventions, watch
+        self.interventions, self.watch = checked(interventions, model, config.epochs), watch
         self.objective = objective_of(config, data)
         self.train_batches = Batches(
-            data.train, scaling=data.scaling, batch_size=config.batch_size, seed=config.seed_batches,
+            data.train, scaling=data.scaling, batch_size=config.batch_size, seed=config.batch_seed,
             shuffle=config.shuffle, augment=config.augment == "crop-flip", device=device,
         )  # fmt: skip
         self.test_batches = Batches(
@@ -183,11 +187,15 @@ class Trainer:
                 self._end_epoch(self._train_epoch())
             if self._reached():
                 reason = f"training accuracy {self.config.stop_at:g} at epoch {self.epoch}"
-            self._keep(self.rows[-1], last=True)
+            if not self._is_due():
+                self._keep(self.rows[-1], last=True)
+        except BaseException:
+            reason = "an interruption"
+            raise
         finally:
+            if self.watch:
+                self.watch.end(reason)
             self.recorder.close()
-        if self.watch:
-            self.watch.end(reason)
         return reason
 
     def _train_epoch(self) -> dict[str, Any]:
@@ -199,7 +207,7 @@ class Trainer:
         hits = torch.zeros((), device=self.device, dtype=torch.int64)
         learning = [one for one in self.net.parameters() if one.requires_grad]
         set_training(self.net)
-        with global_stream(config.seed_batches, "dropout", self.epoch, self.device):
+        with global_stream(config.batch_seed, "dropout", self.epoch, self.device):
             for x, y in self.train_batches.epoch(self.epoch):
                 optimiser.zero_grad()
                 with autocast:
@@ -236,7 +244,8 @@ class Trainer:
             )
         test = evaluate(self.net, self.test_batches, self.objective, self.data.test)
         row |= {"test_loss": test.loss, "test_accuracy": test.given}
-        if self._is_due() or self._may_stop(row):
+        # Whether to stop is decided on an exact look: the running accuracy lags behind, with dropout far behind.
+        if self._is_due() or self.config.stop_at is not None:
             fit = evaluate(self.net, self.train_batches, self.objective, self.data.train)
             row |= {"train_fit": fit.given, "train_true": fit.true, "train_wrong_fit": fit.wrong}
         self.rows.append(row)
@@ -252,7 +261,7 @@ class Trainer:
             self.recorder.keep(snapshot(self.model), self.unit, at, row)
         if due or time.monotonic() >= self.state_due:
             self.state_due = time.monotonic() + STATE_EVERY
-            self.recorder.write_metrics(now=last)
+            self.recorder.write_metrics()
             state = self._state()
             self.recorder.do(lambda: save_state(self.path / "state.pt", state))
 
@@ -264,12 +273,6 @@ class Trainer:
             "epoch": self.epoch, "step": self.step, "metrics": list(self.rows),
             "net": copied(self.net.state_dict()), "optimiser": copied(self.optimiser.state_dict()),
         }  # fmt: skip
-
-    def _may_stop(self, row: dict[str, Any]) -> bool:
-        """Whether an exact look at the training accuracy is worth its time: the running one lags behind."""
-        return (
-            self.config.stop_at is not None and row.get("train_accuracy", 0.0) >= self.config.stop_at - 0.05
-        )
 
     def _reached(self) -> bool:
         goal = self.config.stop_at

@@ -47,8 +47,10 @@ class Objective:
         return outputs.argmax(1)
 
     def _targets(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        # bfloat16 outputs (autocast) have targets of float32: 1 / 0.3 would be off by a sixth of a per cent.
+        dtype = torch.promote_types(outputs.dtype, torch.float32)
         if self.target == "scalar":
-            return labels.to(outputs.dtype)[:, None] / self.alpha
+            return labels.to(dtype)[:, None] / self.alpha
         # A row look-up is cheaper than one_hot + cast on small batches.
-        rows = torch.eye(self.classes, dtype=outputs.dtype, device=outputs.device) / self.alpha
+        rows = torch.eye(self.classes, dtype=dtype, device=outputs.device) / self.alpha
         return rows[labels]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from undertow.train.config import TrainConfig
 
@@ -45,8 +45,12 @@ def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> float:
 
 
 def forget(optimiser: torch.optim.Optimizer, model: nn.Module, names: Iterable[str]) -> None:
-    """Drop what the optimiser remembers of the named parameters."""
+    """Set what the optimiser remembers of the named parameters to zero, as before its first step.
+
+    Not removed: a fused step over some parameters with and some without momentum fails.
+    """
     parameters = dict(model.named_parameters())
-    for name in names:
-        if name in parameters:
-            optimiser.state.pop(parameters[name], None)
+    for name in set(names) & set(parameters):
+        for value in optimiser.state.get(parameters[name], {}).values():
+            if isinstance(value, Tensor):
+                value.zero_()

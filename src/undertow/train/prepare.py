@@ -31,13 +31,13 @@ def prepare_data(config: TrainConfig, data: DataSet | None = None) -> DataSet:
     """The data of `config`; given `data` takes the place of the named source."""
     if data is None:
         data = load_data(
-            config.data, train_size=config.train_size, test_size=config.test_size, seed=config.seed_noise
+            config.data, train_size=config.train_size, test_size=config.test_size, seed=config.noise_seed
         )
-    noise = parse_noise(config.noise, seed=config.seed_noise)
+    noise = parse_noise(config.noise, seed=config.noise_seed)
     train, test = noise.apply(data.train, len(data.classes)), data.test
     if config.encode_labels:
         train = encode_labels(train, len(data.classes), labels="true")
-        random = stream(config.seed_noise, "encoded test labels")
+        random = stream(config.noise_seed, "encoded test labels")
         test = encode_labels(test, len(data.classes), labels="random", generator=random)
     scaling = config.scaling or data.scaling
     to_inputs(test.x[:1], scaling)  # an unknown or unfit scaling is refused here, before any folder is made
@@ -50,7 +50,7 @@ def prepare_model(config: TrainConfig, data: DataSet) -> tuple[nn.Module, dict[s
     vocabulary = int(max(data.train.x.max(), data.test.x.max())) + 1 if data.kind == "tokens" else None
     facts = {
         "spec": config.model, "shape": list(data.shape), "outputs": outputs,
-        "vocabulary": vocabulary, "seed": config.seed_init,
+        "vocabulary": vocabulary, "seed": config.init_seed,
     }  # fmt: skip
     return build_from_facts(facts)(), facts
 
@@ -69,15 +69,21 @@ def objective_of(config: TrainConfig, data: DataSet) -> Objective:
 
 
 def pick_device(config: TrainConfig) -> torch.device:
-    """The device that `config` names, refused with a reason where it is not there."""
-    name = config.device
+    """The device that `config` names, fit for what it asks."""
+    device = find_device(config.device)
+    if device.type == "cpu" and (config.amp or config.compile):
+        raise BadValue("amp and compile", "a GPU", "cpu", "On a CPU they are slower: leave them out.")
+    return device
+
+
+def find_device(name: str) -> torch.device:
+    """The device called `name`, refused with a reason where it is not there; auto takes a CUDA GPU or the CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise BadValue("device", "a device of this machine", config.device, f"torch says: {error}") from None
-    if device.type == "cpu" and (config.amp or config.compile):
-        raise BadValue("amp and compile", "a GPU", "cpu", "On a CPU they are slower: leave them out.")
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadValue("device", "a device of this machine", name, f"torch says: {reason}") from None
     return device

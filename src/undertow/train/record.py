@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import queue
 import re
+import sys
 import threading
 import time
 import weakref
@@ -49,7 +50,7 @@ class Writer:
         )
         self._thread.start()
         # Runs when the writer is forgotten or the process ends, whichever is first.
-        self._finish = weakref.finalize(self, _stop, self._jobs, self._thread)
+        self._finish = weakref.finalize(self, _stop, self._jobs, self._thread, self._failures)
 
     def do(self, job: Callable[[], None]) -> None:
         """Queue a job; waits while two are waiting already."""
@@ -78,9 +79,19 @@ def _work(jobs: queue.Queue[Callable[[], None] | None], failures: list[Exception
             failures.append(error)
 
 
-def _stop(jobs: queue.Queue[Callable[[], None] | None], thread: threading.Thread) -> None:
+def _stop(
+    jobs: queue.Queue[Callable[[], None] | None], thread: threading.Thread, failures: list[Exception]
+) -> None:
     jobs.put(None)
     thread.join()
+    if failures:  # close() raises it too; a loop that ends without close must at least say so
+        print(f"undertow: {failures[0]}", file=sys.stderr)  # noqa: T201
+
+
+def _kept_rows(path: Path) -> list[dict[str, Any]]:
+    """The metrics that an earlier recorder left in the folder."""
+    table = path / "metrics.parquet"
+    return read_table(table) if table.exists() else []
 
 
 class Recorder:
@@ -97,7 +108,7 @@ class Recorder:
             metrics: rows to begin with, when a run is resumed.
         """
         self.path = Path(path)
-        self.rows: list[dict[str, Any]] = [] if metrics is None else metrics
+        self.rows: list[dict[str, Any]] = _kept_rows(self.path) if metrics is None else metrics
         if facts is not None or not (self.path / "run.json").exists():
             write_text(self.path / "run.json", (facts or RunFacts.of_this_machine()).to_json())
         self._writer = Writer()
@@ -189,3 +200,14 @@ def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
     table = pa.table({name: [row.get(name) for row in rows] for name in columns})
     with aside(path) as part:
         parquet.write_table(table, part)
+
+
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """The rows that `write_table` wrote; a cell that was left out is left out again."""
+    from pyarrow import ArrowException, parquet
+
+    try:
+        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+    except (ArrowException, OSError) as error:
+        raise RunProblem(f"{path}: wanted a table, but it cannot be read ({error}). Move it away.") from error
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from undertow.errors import BadValue, NotThere, RunProblem, unknown
@@ -27,6 +27,7 @@ from undertow.train.config import TrainConfig
 from undertow.train.facts import RunFacts
 from undertow.train.foreign import Checkpoint, find_checkpoints, load_weights, read_weights, unwrap_names
 from undertow.train.prepare import build_from_facts, prepare_data
+from undertow.train.record import read_table
 from undertow.train.schedule import Unit
 
 if TYPE_CHECKING:
@@ -99,20 +100,11 @@ class Run:
         """One row per recorded epoch or step; what the table lacks is read from the checkpoints' headers."""
         import pandas as pd
 
-        rows: dict[Any, dict[str, Any]] = {}
-        for one in self.checkpoints:
-            row = _header_metrics(one)
-            if row:
-                rows[row.get(self.unit, one.at)] = row
+        rows: dict[Any, dict[str, Any]] = {one.at: _header_metrics(one) for one in self.checkpoints}
         table = self.path / "metrics.parquet"
         if table.exists():
-            stored = pd.read_parquet(table).to_dict("records")
-            rows |= {
-                row[self.unit]: {str(name): value for name, value in row.items()}
-                for row in stored
-                if self.unit in row
-            }
-        return pd.DataFrame([rows[at] for at in sorted(rows)])
+            rows |= {row[self.unit]: row for row in read_table(table) if self.unit in row}
+        return pd.DataFrame([rows[at] for at in sorted(rows) if rows[at]])
 
     @cached_property
     def labels(self) -> pd.DataFrame | None:
@@ -177,6 +169,9 @@ def _no_run(folder: Path) -> Exception:
 def _header_metrics(one: Checkpoint) -> dict[str, Any]:
     if one.path.suffix != ".safetensors":
         return {}
-    with safe_open(one.path, framework="pt") as file:
-        header = file.metadata() or {}
+    try:
+        with safe_open(one.path, framework="pt") as file:
+            header = file.metadata() or {}
+    except (SafetensorError, OSError):
+        return {}  # said by whoever wants its weights
     return json.loads(header.get("metrics", "{}"))

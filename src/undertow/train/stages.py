@@ -7,7 +7,8 @@
 
 Greedy training gives each of the model's cuts but the last an auxiliary linear head, trains that layer
 under it, freezes it and goes on; the last stage trains what is left under the model's own head. The epochs
-are divided evenly over the stages.
+are divided evenly over the stages. Until the last stage, the metrics of an epoch are those of the auxiliary
+head: the model's own head has not learned yet.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _greedy(config: TrainConfig, model: nn.Module, outputs: int, example: Tensor
         if place == len(cuts) - 1:
             stages.append(Stage(model, last + 1, _freezing(cuts[place - 1])))
         else:
-            net = Headed(model, layer, outputs, example, number(config.seed_init, "auxiliary head", place))
+            net = Headed(model, layer, outputs, example, number(config.init_seed, "auxiliary head", place))
             stages.append(Stage(net, last, _freezing(cuts[place - 1]) if place else lambda _: None))
     return stages
 
@@ -81,7 +82,7 @@ class Headed(nn.Module):
         with torch.no_grad():
             width = run_up_to(model.cpu().eval(), layer, example.cpu()).flatten(1).shape[1]
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             self.head = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -30,12 +30,15 @@ from torch import Tensor
 
 from undertow.errors import BadData
 from undertow.features.joint import Joint
-from undertow.features.moments import Moments, MomentsAccumulator
+from undertow.features.moments import Moments
 from undertow.latent.spectrum import eigh
 from undertow.richness.rows import TOLERANCE, Array, float_rows, narrowed, same_count
 
-BLOCK = 2048
+BLOCK = 512
 """Rows that are made float64 at once."""
+
+PANEL = 256
+"""Rows of the (P, P) matrix that one product fills."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,7 @@ def low_rank(features: Array, outputs: Array, projection: bool = True) -> LowRan
     same_count("d_lr", rows, outs)
     dim = rows.shape[1]
     rows, outs = (narrowed(rows) if dim > len(rows) else rows), outs.to(rows.device)
-    width = rows.shape[1]
-    seen = MomentsAccumulator(width, 1, outs.shape[1], precise=True, device=rows.device, where="d_lr")
-    for part, out in zip(rows.split(BLOCK), outs.split(BLOCK), strict=True):
-        seen.update(part, torch.zeros(len(part), dtype=torch.int64), out)
-    return low_rank_from_moments(seen.compute(), projection, dim)
+    return low_rank_from_moments(_gathered(rows, outs), projection, dim)
 
 
 def low_rank_from_moments(moments: Moments, projection: bool = True, dim: int | None = None) -> LowRank:
@@ -133,6 +132,34 @@ def learned_basis(joint: Joint) -> Tensor:
     _, sizes, directions = torch.linalg.svd(torch.cat([root, mean[None]]), full_matrices=False)
     kept = sizes > TOLERANCE * sizes[0]
     return scale[:, None] * directions[kept].T / sizes[kept]
+
+
+def _gathered(rows: Tensor, outputs: Tensor) -> Moments:
+    """Float64 moments of rows that are all at hand: two passes, which need fewer copies than a stream.
+
+    Only panels on and above the diagonal are multiplied, straight into the sum.
+    """
+    (count, dim), width = rows.shape, outputs.shape[1]
+    mean, output_mean = _mean(rows), _mean(outputs)
+    upper, cross, scatter = (mean.new_zeros(size) for size in ((dim, dim), (dim, width), (width, width)))
+    for part, out in zip(rows.split(BLOCK), outputs.split(BLOCK), strict=True):
+        off, f = part.double() - mean, out.double() - output_mean
+        for i in range(0, dim, PANEL):
+            upper[i : i + PANEL, i:].addmm_(off[:, i : i + PANEL].T, off[:, i:])
+        cross.addmm_(off.T, f)
+        scatter.addmm_(f.T, f)
+    joint = Joint(count, mean, output_mean, cross, scatter)
+    counts = torch.tensor([count], device=mean.device)
+    return Moments(counts, mean[None], upper[None], joint, torch.finfo(torch.float64).eps)
+
+
+def _mean(rows: Tensor) -> Tensor:
+    """(D,) float64; a product with ones adds up columns several times faster than a sum over the first dimension."""
+    ones = torch.ones(BLOCK, dtype=torch.float64, device=rows.device)
+    total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
+    for part in rows.split(BLOCK):
+        total += ones[: len(part)] @ part.double()
+    return total / len(rows)
 
 
 def _feature_size(moments: Moments) -> float:

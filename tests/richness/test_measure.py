@@ -1,0 +1,236 @@
+"""The last layer found, a whole network measured in one pass, and tracked while it trains."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from undertow.errors import BadData, BadValue, UnknownName
+from undertow.models.build import build_model
+from undertow.richness import (
+    RichnessTracker,
+    d_lr,
+    effective_dimension,
+    last_layer,
+    low_rank,
+    measure_richness,
+    neural_collapse,
+    parameter_norm,
+)
+from undertow.richness.head import watch_layer
+
+
+class Net(nn.Module):
+    """Batch norm and dropout, so that the mode matters; something follows the head if asked for."""
+
+    def __init__(self, after: nn.Module | None = None):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5))
+        self.head = nn.Linear(8, 3)
+        self.after = after or nn.Identity()
+
+    def forward(self, x):
+        return self.after(self.head(input=self.body(x)))
+
+
+def sample(n=70):
+    g = torch.Generator().manual_seed(0)
+    return torch.randn(n, 5, generator=g), torch.arange(n) % 3
+
+
+def net(after=None):
+    torch.manual_seed(0)
+    return Net(after)
+
+
+def hooks(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+def test_last_layer_of_ours_and_of_wrapped_models():
+    model = net()
+    assert last_layer(model) == "head"
+    assert last_layer(nn.DataParallel(model)) == "head"
+    assert last_layer(nn.Linear(2, 2)) == ""
+    assert last_layer(build_model("resnet18", (3, 32, 32), 10, seed=0)) == "head"
+    with pytest.raises(BadValue, match="a network with a linear layer"):
+        last_layer(nn.ReLU())
+
+
+def test_one_pass_gives_what_the_plain_functions_give():
+    """Fails in training mode (batch norm, dropout), or if features are taken after the head."""
+    model, (x, y) = net(), sample()
+    state, wanted_mode = copy.deepcopy(model.state_dict()), model.training
+    found = measure_richness(model, x, y, batch_size=32)
+    assert model.training is wanted_mode
+    assert hooks(model) == 0
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+
+    with torch.no_grad():
+        features, outputs = model.eval().body(x), model(x)
+    assert found.d_lr == pytest.approx(d_lr(features, outputs), rel=0, abs=1e-6)
+    assert found.effective_dimension == pytest.approx(effective_dimension(features), rel=1e-6)
+    assert found.effective_dimension_rest == pytest.approx(effective_dimension(features, True), rel=1e-6)
+    collapse = neural_collapse(features, y, model.head.weight)
+    assert found.collapse is not None
+    assert found.collapse.nc1 == pytest.approx(collapse.nc1, rel=1e-6)
+    assert found.collapse.nc3 == pytest.approx(collapse.nc3, rel=1e-6)
+    assert found.parameter_norm == parameter_norm(model)
+    assert (found.layer, found.linear_view, found.rank, found.count, found.dim) == ("head", False, 3, 70, 8)
+    assert found.notes == ()
+
+
+def test_another_layer_is_marked_as_a_linear_view():
+    model, (x, y) = net(), sample()
+    found = measure_richness(model, x, y, layer="body.0", prepare=lambda batch: 2 * batch)
+    with torch.no_grad():
+        model.eval()
+        wanted = d_lr(model.body[0](2 * x), model(2 * x))
+    assert found.d_lr == pytest.approx(wanted, rel=0, abs=1e-6)
+    assert found.linear_view
+    assert "a linear view only" in found.notes[0]
+    assert found.collapse is not None
+    assert found.collapse.nc3 is None
+    assert measure_richness(model, x, layer="head").linear_view is False
+    with pytest.raises(UnknownName, match="Did you mean 'head'"):
+        measure_richness(model, x, layer="haed")
+    with pytest.raises(BadValue, match="wanted one layer"):
+        measure_richness(model, x, layer="body.*")
+
+
+def test_what_follows_the_head_is_told_and_left_out():
+    """Fails if softmax outputs are taken for the learned functions, or an in-place change is seen."""
+    x, y = sample()
+    plain = measure_richness(net(), x, y)
+    for after in (nn.Softmax(1), nn.ReLU(inplace=True)):
+        found = measure_richness(net(after), x, y)
+        assert found.d_lr == plain.d_lr
+        assert found.notes == (
+            "the network goes on after layer 'head': what leaves that layer counts as its outputs",
+        )
+
+
+def test_a_measure_without_a_value_says_why():
+    model, (x, y) = net(), sample()
+    nn.init.zeros_(model.head.weight)
+    found = measure_richness(model, x, torch.zeros_like(y))
+    assert found.d_lr is None
+    assert found.collapse is None
+    assert found.effective_dimension is not None
+    assert "got constant ones: no function was learned" in found.notes[0]
+    assert "two classes or more" in found.notes[1]
+    few = measure_richness(net(), x[:6])
+    assert few.notes == ("only 6 samples for 8 features: take more than 8",)
+    assert few.collapse is None
+    with pytest.raises(BadData, match="wanted 70 labels, one for each row that enters the layer, got 60"):
+        measure_richness(model, x, y[:60])
+    with pytest.raises(BadData, match="layer 'head': wanted finite"):
+        measure_richness(model, x * torch.nan)
+
+
+def test_tokens_are_samples():
+    class Tokens(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(11, 6)
+            self.head = nn.Linear(6, 4)
+
+        def forward(self, ids):
+            return self.head(self.embed(ids) ** 2)
+
+    torch.manual_seed(0)
+    model, ids = Tokens(), torch.randint(11, (9, 5), generator=torch.Generator().manual_seed(1))
+    found = measure_richness(model, ids, batch_size=4)
+    with torch.no_grad():
+        features = (model.embed(ids) ** 2).reshape(-1, 6)
+        assert found.d_lr == pytest.approx(d_lr(features, model.head(features)), rel=0, abs=1e-10)
+    assert found.count == 45
+
+
+def test_watching_ends_with_an_exception():
+    model = net()
+    with pytest.raises(RuntimeError), watch_layer(model, "head"):
+        model(torch.zeros(2, 99))
+    assert hooks(model) == 0
+
+
+def train_steps(model, x, y, steps=6):
+    """Steps on slices of x; the features and outputs that training saw."""
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    seen = []
+    for step in range(steps):
+        rows = slice(10 * step, 10 * step + 10)
+        optimiser.zero_grad()
+        with watch_layer(model, "head") as calls:
+            loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
+        seen.append(calls[0])
+        loss.backward()
+        optimiser.step()
+    return seen
+
+
+@pytest.mark.parametrize(("window", "every", "kept"), [(50, 1, range(6)), (2, 1, [4, 5]), (2, 2, [3, 5])])
+def test_tracker_sees_the_batches_of_training(window, every, kept):
+    """Fails if evaluation passes count, or batches are seen as they were after the next step."""
+    model, (x, y) = net(), sample()
+    with RichnessTracker(model, window=window, every=every) as tracker:
+        seen = train_steps(model.train(), x, y)
+        with torch.no_grad():
+            model.eval()(x)
+        model.train()
+        found = tracker.compute()
+    assert hooks(model) == 0
+    assert tracker.batches == 6
+    features, outputs = (torch.cat([seen[i][part] for i in kept]) for part in range(2))
+    wanted = low_rank(features, outputs)
+    assert found.value == pytest.approx(wanted.value, rel=0, abs=1e-12)  # a ring has another order
+    assert (found.count, found.rank, found.note) == (wanted.count, wanted.rank, wanted.note)
+    assert tracker.compute() == found  # also after the block
+
+
+def test_tracker_takes_batches_of_any_size():
+    """Fails if a shorter last batch is written into the rows of a longer one."""
+    model, (x, _) = net(), sample()
+    with RichnessTracker(model, window=2, every=1) as tracker:
+        for size in (10, 10, 7, 12):
+            model.train()(x[:size])
+        assert tracker.compute().count == 19
+
+
+def test_tracking_changes_nothing():
+    x, y = sample()
+    plain, tracked = net(), net()
+    torch.manual_seed(1)
+    train_steps(plain, x, y)
+    torch.manual_seed(1)
+    with RichnessTracker(tracked, every=1):
+        train_steps(tracked, x, y)
+    for name, value in plain.state_dict().items():
+        assert torch.equal(value, tracked.state_dict()[name]), name
+
+
+def test_tracker_refuses_what_it_cannot_do():
+    model, (x, y) = net(), sample()
+    tracker = RichnessTracker(model, every=1)
+    with tracker:
+        with pytest.raises(BadData, match=r"got none\. Train inside the block"):
+            tracker.compute()
+        with pytest.raises(BadValue, match="once at a time"):
+            tracker.__enter__()
+        train_steps(model.train(), x, y, 1)
+    assert tracker.compute().count == 10
+    tracker.reset()
+    with pytest.raises(BadData, match="got none"):
+        tracker.compute()
+    with pytest.raises(RuntimeError), RichnessTracker(model):
+        model(torch.zeros(2, 99))
+    assert hooks(model) == 0
+    for wrong in ({"window": 0}, {"every": 0}):
+        with pytest.raises(BadValue, match="window and every of 1 or more"):
+            RichnessTracker(model, **wrong)
+    assert RichnessTracker(model, head="body.0").head == "body.0"
+    with pytest.raises(UnknownName, match="head"):
+        RichnessTracker(model, head="haed")
