@@ -26,7 +26,12 @@ def aside(path: Path) -> Generator[Path]:
     part = path.with_name(f".{path.name}.{os.getpid()}{PART}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        part.touch()
+        mode = (
+            part.stat().st_mode
+        )  # what the user's umask allows; some writers would hide the file from others
         yield part
+        part.chmod(mode)
         with part.open("rb") as written:
             os.fsync(written.fileno())
         part.replace(path)

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import undertow as ut
-from undertow.errors import BadValue, RunProblem, UnknownName
+from undertow.errors import BadData, BadValue, RunProblem, UnknownName
 from undertow.latent import KNN, LDA, MASC, VeLPIC
 from undertow.latent.grid import FRESH, GridConfig, probe_grid
 from undertow.latent.table import Cell, accuracy_row
@@ -307,3 +307,13 @@ def test_the_fresh_model_is_the_same_each_time_and_costs_no_random_numbers(tmp_p
         tables.append(probe_grid(run, data, layers="input", probes="mean", out=tmp_path / f"{seed}.parquet"))
         assert torch.equal(state, torch.get_rng_state())
     pd.testing.assert_frame_equal(*tables)
+
+
+def test_checkpoints_as_numbers_and_data_that_do_not_fit(run: ut.Run, tmp_path: Path):
+    options = {"out": tmp_path / "t.parquet", "probes": "mean", "fits": "given"}
+    assert set(probe_grid(run, checkpoints=[0, 6], **options)["checkpoint"]) == {0, 6}
+    assert set(probe_grid(run, checkpoints=2, **options)["checkpoint"]) == {2}
+    with pytest.raises(BadData, match=r"cannot take samples of shape \(2,\)"):
+        probe_grid(run, ut.load_data("blobs"), **options)
+    with pytest.raises(BadValue, match="names among masc"):
+        GridConfig(probes=(MASC(),))

@@ -155,3 +155,34 @@ def test_reopening_keeps_the_metrics_of_before(tmp_path: Path):
         with ut.Recorder(tmp_path / "run") as recorder:
             recorder.save(small(), epoch, loss=float(epoch))
     assert ut.open_run(tmp_path / "run").metrics["loss"].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "numbers", "message"),
+    [
+        ((small(), -1), {}, "a whole number from 0 on"),
+        ((small(), 1.5), {}, "a whole number from 0 on"),
+        ((small().state_dict(), 1), {}, "the model, an nn.Module"),
+        ((small(), 1), {"loss": "high"}, r"loss=\.\.\.\): wanted a number"),
+    ],
+)
+def test_nonsense_is_refused_and_nothing_written(tmp_path: Path, arguments, numbers, message):
+    with ut.Recorder(tmp_path / "run") as recorder, pytest.raises(BadValue, match=message):
+        recorder.save(*arguments, **numbers)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_second_save_of_an_epoch_takes_the_place_of_the_first(tmp_path: Path):
+    with ut.Recorder(tmp_path / "run") as recorder:
+        for loss in (1.0, 0.5):
+            recorder.save(small(), 3, loss=loss)
+    assert ut.open_run(tmp_path / "run").metrics["loss"].tolist() == [0.5]
+
+
+def test_others_may_read_what_the_umask_allows(tmp_path: Path):
+    with ut.Recorder(tmp_path / "run") as recorder:
+        recorder.save(small(), 0)
+    plain = tmp_path / "plain"
+    plain.touch()
+    for path in (tmp_path / "run").rglob("*.*"):
+        assert path.stat().st_mode == plain.stat().st_mode, path.name

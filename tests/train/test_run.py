@@ -158,8 +158,11 @@ def test_missing_runs_and_checkpoints(tmp_path: Path):
         ut.open_run(tmp_path / "run4")
     with pytest.raises(NotThere, match="There is no run"):
         ut.open_run(tmp_path / "no" / "where")
-    with pytest.raises(NotThere, match="wanted checkpoint files"):
+    with pytest.raises(NotThere, match="has no checkpoint yet"):
         ut.open_run(tmp_path / "run40")
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(NotThere, match="wanted checkpoint files"):
+        ut.open_run(tmp_path / "nothing")
     (tmp_path / "file").touch()
     with pytest.raises(RunProblem, match="got a file"):
         ut.open_run(tmp_path / "file")
@@ -215,3 +218,23 @@ def test_a_models_own_part_called_module(tmp_path: Path):
     run = ut.open_run(tmp_path, model=Wrapped)
     assert set(run.weights(1)) == {"weight", "module.weight", "module.bias"}
     assert torch.equal(run.model(1).weight, torch.zeros(2, 2))
+
+
+def test_a_model_may_be_given_as_it_is_and_nonsense_is_answered(tmp_path: Path):
+    state = states(1)[0]
+    torch.save(state, tmp_path / "epoch_1.pt")
+    run = ut.open_run(tmp_path, model=net())
+    assert same(run, 1, state)
+    assert run.model(1) is not run.model(1)
+    for wrong in ("mlp:32", lambda: 3, lambda size: net()):
+        with pytest.raises(BadValue, match="model"):
+            ut.open_run(tmp_path, model=wrong).model(1)
+    with pytest.raises(BadValue, match="a number of a checkpoint"):
+        run.model("last")
+
+
+def test_a_folder_of_runs_is_no_run(tmp_path: Path):
+    with ut.Recorder(tmp_path / "one") as recorder:
+        recorder.save(net(), 0)
+    with pytest.raises(NotThere, match="holds 1 runs and is none itself"):
+        ut.open_run(tmp_path)

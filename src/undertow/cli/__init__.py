@@ -29,7 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _complain(str(error), error.exit_code)
     except KeyboardInterrupt:
-        return _complain("Stopped. What was saved is intact; --resume goes on with it.", 130)
+        return _complain(
+            "Stopped. What was saved is intact: the same command goes on (train: with --resume).", 130
+        )
     except BrokenPipeError:
         # Whoever read our output has seen enough (`undertow runs | head`).
         sys.stderr.close()

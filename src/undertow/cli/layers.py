@@ -36,11 +36,11 @@ def layers(model: str, *, data: str | None = None, json: bool = False) -> None:
     rows = [
         [
             layer.name, layer.kind, thousands(layer.parameters), "×".join(map(str, layer.shape or ())) or "–",
-            "probe" * (layer.name in probed), "cut" * (layer.name in cuts),
+            "yes" * (layer.name in probed), "yes" * (layer.name in cuts),
         ]
         for layer in found
     ]  # fmt: skip
-    columns = ["layer", "kind", "parameters", "output", "", " "]
+    columns = ["layer", "kind", "parameters", "output", "probed", "cut"]
     console().print(table("", columns, rows, right=["parameters", "output"]))
     console().print(
         f"{thousands(total)} parameters. Probed by its paper: {', '.join(probed) or 'not named'}."

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from undertow.cli.factory import import_factory
 from undertow.cli.screen import console, percent, print_json, table
+from undertow.files import aside
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 TITLES = {
     "given": "Test accuracy at the last checkpoint, probes fitted with the labels of training",
     "true": "... fitted with the true labels",
-    "shuffled": "... fitted with shuffled labels (control)",
+    "shuffled": "... fitted with shuffled labels (control: one shuffle scatters around chance, {chance})",
 }
 
 
@@ -72,7 +73,8 @@ def probe(
     given = load_data(data) if data else None
     found = probe_grid(opened, given, config=config, watch=Watch(quiet=json))
     if csv:
-        found.to_csv(csv, index=False)
+        with aside(csv) as part:
+            found.to_csv(part, index=False)
     rows: list[dict[str, Any]] = found.to_dict("records")  # pyright: ignore[reportAssignmentType]
     if json:
         for row in rows:
@@ -80,10 +82,15 @@ def probe(
         return
     screen = console()
     last = _last_scores(rows)
+    facts = given.classes if given else (opened.facts.data or {}).get("classes", ())
+    classes = max(2, len(facts))
     for fit, title in TITLES.items():
         if any(row["fit"] == fit and row["probe"] != "model" for row in last):
-            screen.print(_scores_table([row for row in last if row["fit"] == fit], title), "")
-    screen.print(f"{best_sentence(last)}\n{len(rows)} rows in {opened.path / 'probes.parquet'}", markup=False)
+            shown = title.format(chance=percent(1 / classes, 0))
+            screen.print(_scores_table([row for row in last if row["fit"] == fit], shown), "")
+    screen.print(
+        f"{best_sentence(last)}\n{len(rows)} rows, kept in {opened.path / 'probes.parquet'}", markup=False
+    )
 
 
 def best_sentence(last: list[dict[str, Any]]) -> str:
@@ -94,7 +101,7 @@ def best_sentence(last: list[dict[str, Any]]) -> str:
     if not others:
         return f"{said}."
     best = max(others, key=lambda row: row["value"])
-    return f"{said}; {best['layer']} by {best['probe']} scores {_with_interval(best)}."
+    return f"{said}; of {len(others)} probes, {best['probe']} at {best['layer']} scores best: {_with_interval(best)}."
 
 
 def _last_scores(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

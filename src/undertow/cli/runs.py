@@ -34,7 +34,11 @@ def runs(folder: Path = Path("runs"), *, json: bool = False) -> None:
         return
     columns = ["run", "model", "data", "noise", "checkpoints", "last", "test", "best", "state"]
     screen = console()
-    screen.print(table("", columns, [[row[name] for name in columns] for row in rows], right=columns[4:8]))
+    screen.print(
+        table(
+            "", columns, [[_shown(name, row[name]) for name in columns] for row in rows], right=columns[4:8]
+        )
+    )
     for row in rows:
         if "why" in row:
             screen.print(row["why"], markup=False)
@@ -99,11 +103,17 @@ def _cell(name: str, value: float | None) -> str:
     return f"{value:.4g}" if "loss" in name or not 0 <= value <= 1 else percent(value)
 
 
+def _shown(name: str, value: Any) -> str:
+    if name in ("test", "best"):
+        return percent(value)
+    return "–" if value is None else str(value)
+
+
 def _row(path: Path) -> dict[str, Any]:
     """A line about one run; a damaged one is listed with its reason instead of hiding the others."""
     from undertow.train.run import open_run
 
-    blank = dict.fromkeys(["model", "data", "noise", "checkpoints", "last", "test", "best"], "–")
+    blank = dict.fromkeys(["model", "data", "noise", "checkpoints", "last", "test", "best"])
     try:
         run = open_run(path)
         config, metrics = run.config, run.metrics
@@ -117,5 +127,5 @@ def _row(path: Path) -> dict[str, Any]:
         row |= {"model": config.model, "data": config.data, "noise": config.noise}
     if "test_accuracy" in metrics:
         known: list[float] = metrics["test_accuracy"].dropna().tolist()
-        row |= {"test": percent(known[-1] if known else None), "best": percent(max(known, default=None))}
+        row |= {"test": known[-1] if known else None, "best": max(known, default=None)}
     return row

@@ -41,6 +41,11 @@ def percent(share: float | None, digits: int = 1) -> str:
     return "–" if share is None or share != share else f"{100 * share:.{digits}f} %"
 
 
+def counted(number: int, what: str) -> str:
+    """1 epoch, 2 epochs."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def thousands(number: int) -> str:
     """12,345."""
     return f"{number:,}"

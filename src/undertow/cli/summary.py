@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from undertow.cli.screen import percent, thousands
+from undertow.cli.screen import counted, percent, thousands
 
 if TYPE_CHECKING:
     from undertow.train.config import TrainConfig
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def heading(config: TrainConfig) -> str:
     """One line that says what is about to be trained."""
     noise = "" if config.noise == "0" else f", label noise {escape(config.noise)}"
-    how = f"{config.epochs} epochs of {config.optimiser}, lr {config.lr:g}"
+    how = f"{counted(config.epochs, 'epoch')} of {config.optimiser}, lr {config.lr:g}"
     return f"[bold]{escape(config.model)}[/] on [bold]{escape(config.data)}[/]{noise}: {how}"
 
 
@@ -37,7 +37,7 @@ def ending(run: Run) -> str:
         )
     note = (run.facts.data or {}).get("note")
     lines += [f"Note: {escape(note)}"] if note else []
-    lines.append(f"{len(run.checkpoints)} checkpoints in [bold]{escape(str(run.path))}[/]")
+    lines.append(f"{counted(len(run.checkpoints), 'checkpoint')} in [bold]{escape(str(run.path))}[/]")
     return "\n".join(lines)
 
 

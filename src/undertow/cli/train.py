@@ -12,6 +12,7 @@ from undertow.cli.progress import watcher
 from undertow.cli.screen import console
 from undertow.cli.summary import ending, heading
 from undertow.errors import BadValue
+from undertow.models.catalogue import parse_spec
 from undertow.train.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def train(
         quiet: no progress bar.
     """
     folder = out or Path("runs") / default_name(config)
+    parse_spec(config.model)  # a misspelt model is answered before anything is said or loaded
     changes = [*_freeze(freeze_at), *_reinitialise(reinit_at, config)]
 
     from undertow.train.loop import train as run_training

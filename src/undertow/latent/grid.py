@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from undertow.data.inputs import to_inputs
 from undertow.data.load import load_data
 from undertow.data.samples import DataSet, Samples
-from undertow.errors import BadValue, unknown
+from undertow.errors import BadData, BadValue, unknown
 from undertow.features.layers import resolve_layers
 from undertow.features.stream import Batch, stream_features
 from undertow.features.tap import ConvRule, TokenRule
@@ -81,7 +81,11 @@ class GridConfig:
     """Where the model runs; where its weights are when not given."""
 
     def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise BadValue("seed", "a number from 0 on", self.seed)
         for name in self.probes:
+            if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise BadValue("probes", f"names among {', '.join(PROBES)}", name)
             if name not in PROBES:
                 raise unknown("probe", name, PROBES)
         for name in self.fits:
@@ -159,10 +163,14 @@ def probe_grid(
 def _listed(settings: dict[str, Any]) -> dict[str, Any]:
     """A single name stands for a list of one."""
     plural = ("layers", "probes", "fits")
-    return {
+    listed = {
         name: tuple([value] if isinstance(value, str) else value) if name in plural else value
         for name, value in settings.items()
     }
+    numbers = listed.get("checkpoints", "all")
+    if not isinstance(numbers, str):
+        listed["checkpoints"] = ",".join(map(str, [numbers] if isinstance(numbers, int) else numbers))
+    return listed
 
 
 def _data(run: Run, train: Any, test: Any) -> DataSet:
@@ -194,8 +202,7 @@ class _Grid:
         self.numbers = _chosen(run, config.checkpoints)
         model = self._model(self.numbers[-1])
         self.layers = resolve_layers(model, config.layers)
-        few = self.train.take(torch.arange(min(2, len(self.train))))
-        batch = next(self._stream(model, {})(few, self.layers))
+        batch = self._first_batch(model)
         self.dims = {name: part.shape[1] for name, part in batch.features.items()}
 
     def work(self, table: GridTable) -> pd.DataFrame:
@@ -216,6 +223,17 @@ class _Grid:
         finally:
             self.watch.close()
         return table.frame((setups[at], cell) for at in self.numbers for cell in [_own(at), *self._cells(at)])
+
+    def _first_batch(self, model: nn.Module) -> Batch:
+        """Features of two samples: how wide the layers are, and whether model and data fit together."""
+        few = self.train.take(torch.arange(min(2, len(self.train))))
+        try:
+            return next(self._stream(model, {})(few, self.layers))
+        except (RuntimeError, IndexError) as error:
+            raise BadData(
+                f"{type(model).__name__} cannot take samples of shape {self.data.shape} ({self.data.name}): "
+                f"{str(error).splitlines()[0]}. Give the data that it was trained on."
+            ) from error
 
     def _cells(self, at: int) -> list[Cell]:
         return [
@@ -373,7 +391,10 @@ def _chosen(run: Run, text: str) -> list[int]:
         return [*([FRESH] if run.factory is not None and 0 not in run.epochs else []), *run.epochs]
     if text == "last":
         return [run.epochs[-1]]
-    schedule = CheckpointSchedule.parse(text)
+    try:
+        schedule = CheckpointSchedule.parse(text)
+    except BadValue:
+        raise BadValue("checkpoints", "all, last, every:5 or a list such as 0,10,60", text) from None
     if schedule.kind == "list":
         return [run.checkpoint(at).at for at in schedule.numbers]
     return [at for at in run.epochs if at in schedule.moments(run.epochs[-1])]

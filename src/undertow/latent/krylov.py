@@ -57,8 +57,12 @@ class Krylov:
         self.slack, self.ratio, self.blocks, limit = measured
         self.room = int(limit * len(moment)) // BLOCK * BLOCK
         self.basis = moment.new_empty(len(moment), self.room)
-        self.inner = moment.new_zeros(self.room, self.room)  # basis^T M basis
+        self.inner = moment.new_empty(self.room, self.room)  # basis^T M basis
         self.size = 0
+        self.held, self.scale = (
+            0.0,
+            0.0,
+        )  # the trace within the basis and what was taken off; M's largest there
         self.generator = torch.Generator().manual_seed(0)
 
     def solve(self) -> tuple[Tensor, Tensor] | None:
@@ -70,7 +74,7 @@ class Krylov:
         block, goal = torch.linalg.qr(self._random(BLOCK))[0], None
         while self.size + BLOCK <= self.room:
             block, link = self._grow(block)
-            ended = float(link.diagonal().abs().min()) < 8 * self.eps * self._scale()  # M leads nowhere new
+            ended = float(link.diagonal().abs().min()) < 8 * self.eps * self.scale  # M leads nowhere new
             goal = goal or self._goal()
             if ended or (goal and self.size >= goal):
                 found = self._look(link)
@@ -101,19 +105,22 @@ class Krylov:
         part[: len(self.values)] = 0  # M has nothing left along those: what is there is rounding
         self.inner[:end, start:end] = part
         self.inner[start:end, :end] = part.T
+        traces = part[start:].diagonal().tolist()
+        self.held, self.scale = self.held + sum(traces), max(self.scale, *traces)
         block, link = torch.linalg.qr(image)
         return block, link
 
     def _goal(self) -> int | None:
         """The size at which the wanted eigenvectors should hold still; None while nobody can tell."""
-        inner, share = self.inner[: self.size, : self.size], self.wanted.share
+        share = self.wanted.share
         if share is None:
             return self._size_for(self.wanted.count)
-        if float(self.values.sum()) > share:
-            return self.size
-        if float(self.values.sum() + inner.diagonal().sum()) <= share + 0.1 * (1 - share):
+        if self.held <= share + 0.1 * (1 - share):
             return None
-        return self._size_for(self._cut(torch.linalg.eigvalsh(inner).flip(0)))
+        if len(self.values) and float(self.values.sum()) > share:
+            return self.size
+        values = torch.linalg.eigvalsh(self.inner[: self.size, : self.size])
+        return self._size_for(self._cut(values.flip(0)))
 
     def _size_for(self, k: int) -> int:
         return int(self.ratio * k) + self.blocks * BLOCK
@@ -160,8 +167,8 @@ class Krylov:
             self.moment, torch.cat([self.vectors, rest], 1), torch.cat([image, self.vectors], 1).T, alpha=-1
         )
         self.basis[:, :count] = self.vectors
-        self.inner.zero_()
-        self.size = count
+        self.inner[:count, :count] = 0
+        self.size, self.held, self.scale = count, float(self.values.sum()), 0.0
         block = self._random(BLOCK)
         return torch.linalg.qr(block - self.vectors @ (self.vectors.T @ block))[0]
 
@@ -178,15 +185,12 @@ class Krylov:
             fresh = torch.linalg.qr(self.moment @ (fresh - vectors @ (vectors.T @ fresh)))[0]
         fresh = torch.linalg.qr(fresh - vectors @ (vectors.T @ fresh))[0]
         left_out = float(torch.linalg.eigvalsh(fresh.T @ (self.moment @ fresh))[-1])
-        return left_out <= smallest * (1 + 10 * self.slack**0.5) + 8 * self.eps * self._scale()
+        return left_out <= smallest * (1 + 10 * self.slack**0.5) + 8 * self.eps * self.scale
 
     def _ritz(self) -> tuple[Tensor, Tensor]:
         """Eigenvalues (falling) and eigenvectors of M within the basis."""
         values, inner = torch.linalg.eigh(self.inner[: self.size, : self.size])
         return values.flip(0), inner.flip(1)
-
-    def _scale(self) -> float:
-        return float(self.inner.diagonal()[: self.size].max())
 
     def _random(self, columns: int) -> Tensor:
         drawn = torch.randn(len(self.moment), columns, generator=self.generator, dtype=self.moment.dtype)

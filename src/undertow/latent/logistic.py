@@ -105,9 +105,11 @@ class LogisticProbe(Probe):
         model.flat.copy_(torch.empty(model.flat.shape).uniform_(-bound, bound, generator=draw))
         truth = one_hot(index, len(model.coef)).to(rows.dtype)
         adam = _Adam(model.flat, self.lr)
+        batch = rows.new_empty(min(self.batch_size, len(rows)), rows.shape[1])  # one piece of memory for all
         for _ in range(self.epochs):
             for at in torch.randperm(len(rows), generator=draw).to(rows.device).split(self.batch_size):
-                adam.step(model.slope(rows.index_select(0, at), truth.index_select(0, at)))
+                part = torch.index_select(rows, 0, at, out=batch[: len(at)])
+                adam.step(model.slope(part, truth.index_select(0, at)))
         self.n_iter_, self.converged_ = self.epochs, False
 
     def _lbfgs(self, model: _Softmax, rows: Tensor, index: Tensor) -> None:

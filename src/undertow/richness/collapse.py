@@ -120,24 +120,14 @@ def neural_collapse_from_moments(moments: Moments, weights: Array | None = None)
 
 
 def _collapse(of: _Classes, weights: Array | None) -> Collapse:
-    count = len(of.means)
     off = of.means - of.means.mean(0)  # (C, P)
-    _, sizes, directions = torch.linalg.svd(off, full_matrices=False)
-    scale = float(of.means.norm()) + of.trace_within**0.5
-    if float(sizes[0]) <= 1e-12 * scale:
-        raise BadData(
-            "neural_collapse: wanted class means that differ, got means that coincide: there is no spread "
-            "between classes to compare with. Is the layer dead, or do the labels belong to other samples?"
-        )
-    within, between = of.along(directions), sizes.square() / count
-    kept = sizes > TOLERANCE * sizes[0]
-    rest = max(of.trace_within - float(within.sum()), 0.0)  # below 0 by rounding only
+    plain, stabilised = _nc1(of, off)
     angle, angle_note = _equiangle(off)
     duality, duality_note = _self_duality(off, weights)
     norms = off.norm(dim=1)
     return Collapse(
-        nc1=float((within[kept] / between[kept]).sum()),
-        nc1_stabilised=float((within / (between + STABILISER)).sum()) + rest / STABILISER,
+        nc1=plain,
+        nc1_stabilised=stabilised,
         trace_within=of.trace_within,
         nc2_equinorm=float(norms.std(correction=0) / norms.mean()),
         nc2_equiangle=angle,
@@ -145,9 +135,24 @@ def _collapse(of: _Classes, weights: Array | None) -> Collapse:
         nc3=duality,
         nc4=None,
         count=int(of.counts.sum()),
-        classes=count,
+        classes=len(off),
         note=_joined(_size_note(of), angle_note, duality_note),
     )
+
+
+def _nc1(of: _Classes, off: Tensor) -> tuple[float, float]:
+    """tr(Sigma_b^+ Sigma_W) without and with the stabiliser; refuses means that coincide."""
+    _, sizes, directions = torch.linalg.svd(off, full_matrices=False)
+    if float(sizes[0]) <= 1e-12 * (float(of.means.norm()) + of.trace_within**0.5):
+        raise BadData(
+            "neural_collapse: wanted class means that differ, got means that coincide: there is no spread "
+            "between classes to compare with. Is the layer dead, or do the labels belong to other samples?"
+        )
+    within, between = of.along(directions), sizes.square() / len(off)
+    kept = sizes > TOLERANCE * sizes[0]
+    rest = max(of.trace_within - float(within.sum()), 0.0)  # below 0 by rounding only
+    stabilised = float((within / (between + STABILISER)).sum()) + rest / STABILISER
+    return float((within[kept] / between[kept]).sum()), stabilised
 
 
 def _trace_within(rows: Tensor, numbers: Tensor, means: Tensor, counts: Tensor) -> float:

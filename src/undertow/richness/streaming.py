@@ -37,11 +37,7 @@ class _Streaming:
         self._classes, self._precise = classes, precise
         self._seen: MomentsAccumulator | None = None
         self._merged: Moments | None = None
-
-    @property
-    def count(self) -> int:
-        """How many samples were seen."""
-        return 0 if self._seen is None and self._merged is None else self.moments().count
+        self.count = 0  # samples seen
 
     def moments(self) -> Moments:
         """All that was seen, as a value."""
@@ -60,11 +56,12 @@ class _Streaming:
         if other._seen is not None or other._merged is not None:
             # Through moments(), which refuses other sizes before anything here has changed.
             self._merged, self._seen = _together(self._merged_all(), other.moments()), None
+            self.count += other.count
         return self
 
     def reset(self) -> None:
         """Forget everything."""
-        self._seen = self._merged = None
+        self._seen, self._merged, self.count = None, None, 0
 
     def over_processes(self, group: Any = None) -> Self:
         """Take in what all processes of `group` have seen: afterwards each has the whole.
@@ -79,7 +76,7 @@ class _Streaming:
             known = [size for size in sizes if size is not None]
             if known:
                 self._merged = reduce_over_processes(own or Moments.empty(*known[0]), group)
-                self._seen = None
+                self._seen, self.count = None, self._merged.count
         return self
 
     def _merged_all(self) -> Moments | None:
@@ -92,6 +89,7 @@ class _Streaming:
                 rows.shape[1], self._classes, width, precise=self._precise, device=rows.device, where=name
             )
         self._seen.update(rows, labels, outputs)
+        self.count += len(rows)
 
 
 class DLR(_Streaming):

@@ -178,7 +178,7 @@ class Trainer:
 
     def go_on(self) -> str:
         """Train the epochs that are left; returns why it ended."""
-        reason = f"{self.config.epochs} epochs"
+        reason = f"{self.config.epochs} epoch{'' if self.config.epochs == 1 else 's'}"
         try:
             while self.epoch < self.config.epochs and not self._reached():
                 self._intervene()

@@ -88,6 +88,19 @@ def _stop(
         print(f"undertow: {failures[0]}", file=sys.stderr)  # noqa: T201
 
 
+def _whole(unit: Unit, number: object) -> int:
+    if not hasattr(number, "__index__") or int(number) < 0:  # type: ignore[call-overload]
+        raise BadValue(f"Recorder.save({unit}=...)", "a whole number from 0 on", number)
+    return int(number)  # type: ignore[call-overload]
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise BadValue(f"Recorder.save({name}=...)", "a number", value) from None
+
+
 def _kept_rows(path: Path) -> list[dict[str, Any]]:
     """The metrics that an earlier recorder left in the folder."""
     table = path / "metrics.parquet"
@@ -117,14 +130,19 @@ class Recorder:
     def save(
         self, model: nn.Module, epoch: int | None = None, *, step: int | None = None, **metrics: float
     ) -> None:
-        """Keep the weights of `model` as they are now, with any numbers that belong to them."""
+        """Keep the weights of `model` as they are now, with any numbers that belong to them.
+
+        A second save of the same epoch takes the place of the first, as a loop that was restarted needs it.
+        """
         if (epoch is None) == (step is None):
             raise BadValue("Recorder.save", "an epoch or a step", f"epoch={epoch}, step={step}")
+        if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadValue("Recorder.save", "the model, an nn.Module", type(model).__name__)
         unit: Unit = "epoch" if step is None else "step"
-        at = int(step if epoch is None else epoch)  # type: ignore[arg-type]  # one of them is a number
-        row = {unit: at, **{name: float(value) for name, value in metrics.items()}}
+        at = _whole(unit, step if epoch is None else epoch)
+        row = {unit: at, **{name: _number(name, value) for name, value in metrics.items()}}
         self.keep(snapshot(model), unit, at, row)
-        self.rows.append(row)
+        self.rows[:] = [*(other for other in self.rows if other.get(unit) != at), row]
         self.write_metrics()
 
     def keep(self, weights: dict[str, Tensor], unit: Unit, at: int, row: Mapping[str, Any]) -> None:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,14 @@ from torch import Tensor, nn
 from undertow.errors import BadValue, NotThere, RunProblem, unknown
 from undertow.train.config import TrainConfig
 from undertow.train.facts import RunFacts
-from undertow.train.foreign import Checkpoint, find_checkpoints, load_weights, read_weights, unwrap_names
+from undertow.train.foreign import (
+    ENDINGS,
+    Checkpoint,
+    find_checkpoints,
+    load_weights,
+    read_weights,
+    unwrap_names,
+)
 from undertow.train.prepare import build_from_facts, prepare_data
 from undertow.train.record import read_table
 from undertow.train.schedule import Unit
@@ -65,6 +73,8 @@ class Run:
     def checkpoint(self, at: int) -> Checkpoint:
         """The checkpoint numbered `at`; a negative number counts from the end."""
         by_number = {one.at: one for one in self.checkpoints}
+        if not isinstance(at, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadValue(f"{self.path}", f"a number of a checkpoint ({self.unit})", at)
         if at < 0 and -at <= len(self.checkpoints):
             return self.checkpoints[at]
         if at not in by_number:
@@ -81,17 +91,22 @@ class Run:
         """The state dict of a checkpoint on the CPU."""
         return unwrap_names(read_weights(self.checkpoint(at).path))
 
-    def model(self, at: int = -1) -> nn.Module:
-        """The model as it was at a checkpoint, in evaluation mode."""
+    def fresh(self) -> nn.Module:
+        """An untrained model."""
         if self.factory is None:
             raise BadValue(
                 f"{self.path}",
                 "a way to build its model",
                 None,
-                "Open it with open_run(path, model=function) where function() gives an untrained model.",
+                "Open it with open_run(path, model=function) where function() gives an untrained model; "
+                "on the command line, --model package.module:function.",
             )
+        return _built(self.factory)
+
+    def model(self, at: int = -1) -> nn.Module:
+        """The model as it was at a checkpoint, in evaluation mode."""
         one = self.checkpoint(at)
-        model = self.factory()
+        model = self.fresh()
         load_weights(model, read_weights(one.path), str(one.path))
         return model.eval()
 
@@ -118,7 +133,9 @@ class Run:
         """The data the run was trained on, with the same noisy labels; refused if it has changed since."""
         config = self.config
         if config is None or self.facts.data is None:
-            raise NotThere(f"{self.path} does not say what it was trained on. Give the data yourself.")
+            raise NotThere(
+                f"{self.path} does not say what it was trained on. Give the data (on the command line: --data)."
+            )
         data = prepare_data(config)
         if data.fingerprint != self.facts.data["fingerprint"]:
             raise RunProblem(
@@ -128,12 +145,14 @@ class Run:
         return data
 
 
-def open_run(path: str | Path, *, model: ModelFactory | None = None, pattern: str | None = None) -> Run:
+def open_run(
+    path: str | Path, *, model: ModelFactory | nn.Module | None = None, pattern: str | None = None
+) -> Run:
     """Open a run's folder, or any folder of checkpoints.
 
     Args:
         path: a folder with run.json, or one whose files carry an epoch or step in their names.
-        model: gives an untrained model; not needed where undertow built the model.
+        model: gives an untrained model (or is one); not needed where undertow built the model.
         pattern: a regular expression with one group, the number in a checkpoint's name.
     """
     folder = Path(path)
@@ -142,9 +161,36 @@ def open_run(path: str | Path, *, model: ModelFactory | None = None, pattern: st
     ours = (folder / "run.json").exists()
     facts = RunFacts.read(folder) if ours else RunFacts()
     inner = folder / "checkpoints"
+    if not ours and not inner.is_dir() and (below := list_runs(folder)):
+        raise NotThere(
+            f"{folder} holds {len(below)} runs and is none itself. `undertow runs {folder}` lists them."
+        )
+    if ours and not inner.is_dir() and not any(path.suffix in ENDINGS for path in folder.iterdir()):
+        raise NotThere(f"{folder} has no checkpoint yet. Train it on with --resume.")
     found = find_checkpoints(inner if inner.is_dir() else folder, pattern)
-    factory = model or (build_from_facts(facts.model) if facts.model else None)
+    factory = _factory(model) if model is not None else build_from_facts(facts.model) if facts.model else None
     return Run(folder, found, facts, factory)
+
+
+def _factory(model: ModelFactory | nn.Module) -> ModelFactory:
+    """A function that gives a fresh copy of the model each time, whatever the user gave."""
+    if isinstance(model, nn.Module):
+        return partial(deepcopy, model)
+    if not callable(model):
+        raise BadValue("open_run(model=...)", "a function that gives an untrained model, or a model", model)
+    return model
+
+
+def _built(factory: ModelFactory) -> nn.Module:
+    try:
+        model = factory()
+    except TypeError as error:
+        raise BadValue(
+            "model function", "a function without arguments", factory, f"It says: {error}."
+        ) from error
+    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadValue("model function", "an nn.Module as its answer", type(model).__name__)
+    return model
 
 
 def is_run(folder: Path) -> bool:
