@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from undertow.errors import BadData, BadValue
+from undertow.features.products import add_gram, product_dtype, resolution, symmetric
 from undertow.latent.arrays import Array, is_positive, matching
-from undertow.latent.probe import MomentsProbe, by_class, class_means
+from undertow.latent.probe import ROWS, MomentsProbe, by_class, class_means
 from undertow.latent.spectrum import eigh
 
 if TYPE_CHECKING:
@@ -43,10 +44,13 @@ class LDA(MomentsProbe):
 
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
         means = class_means(rows, index, counts)
-        off = rows.double() - means[index]
-        if rows.shape[1] <= len(rows):
-            return self._from_within(off.T @ off / len(rows), means, counts)
-        return self._from_off(off, means, counts)
+        if rows.shape[1] > len(rows):
+            return self._from_off(rows.double() - means[index], means, counts)
+        dtype = product_dtype(rows)
+        upper = means.new_zeros(rows.shape[1], rows.shape[1])
+        for part, numbers in zip(rows.split(ROWS), index.split(ROWS), strict=True):
+            add_gram(upper, (part.double() - means[numbers]).to(dtype), dtype)
+        return self._from_within(symmetric(upper) / len(rows), means, counts, resolution(dtype))
 
     def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
         return self._from_within(moments.within(), moments.means, moments.counts, moments.resolution)

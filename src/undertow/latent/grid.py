@@ -316,10 +316,7 @@ class _Grid:
         with global_stream(self.config.seed, "fresh model", 0, torch.device("cpu")):
             if at != FRESH:
                 return self.run.model(at).to(self.device)
-            assert (
-                self.run.factory is not None
-            )  # a fresh model is only asked for where there is a way to build it
-            return self.run.factory().eval().to(self.device)
+            return self.run.fresh().eval().to(self.device)
 
     def _stream(self, model: nn.Module, said: dict[int, Tensor]) -> Stream:
         """Features of any samples; the model's own answers on the way are noted in `said`."""
