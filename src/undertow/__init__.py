@@ -11,6 +11,7 @@
 
     table = ut.probe_grid(run)                              # what every layer knew at every checkpoint
     probe = ut.MASC(variance=0.99).fit(features, labels)    # scikit-learn estimators
+    ut.d_lr(features, outputs)                              # 0 rich, towards 1 lazy
     with ut.Tap(model, ["layer2", "blocks.*.mlp"]) as tap:  # features of any module
         outputs, features = tap(x)
 
@@ -38,6 +39,14 @@ if TYPE_CHECKING:
     from undertow.latent.nearest import KNN, NearestMean
     from undertow.latent.velpic import VeLPIC
     from undertow.models.build import build_model
+    from undertow.richness.alignment import d_lr, d_lr_from_moments
+    from undertow.richness.collapse import neural_collapse
+    from undertow.richness.dimension import effective_dimension
+    from undertow.richness.eigenfunctions import spectrum
+    from undertow.richness.measure import measure_richness
+    from undertow.richness.similarity import cka, parameter_norm, s_init
+    from undertow.richness.streaming import DLR, NeuralCollapse
+    from undertow.richness.tracker import RichnessTracker
     from undertow.train.config import TrainConfig
     from undertow.train.interventions import EditAt, FreezeAt, ReinitialiseAt
     from undertow.train.loop import train
@@ -45,6 +54,7 @@ if TYPE_CHECKING:
     from undertow.train.run import Run, open_run
 
 __all__ = [
+    "DLR",
     "KNN",
     "LDA",
     "MASC",
@@ -56,8 +66,10 @@ __all__ = [
     "LogisticProbe",
     "Moments",
     "NearestMean",
+    "NeuralCollapse",
     "Recorder",
     "ReinitialiseAt",
+    "RichnessTracker",
     "Run",
     "Samples",
     "Tap",
@@ -66,15 +78,36 @@ __all__ = [
     "VeLPIC",
     "__version__",
     "build_model",
+    "cka",
+    "d_lr",
+    "d_lr_from_moments",
+    "effective_dimension",
     "load_data",
+    "measure_richness",
+    "neural_collapse",
     "open_run",
+    "parameter_norm",
     "probe_grid",
+    "s_init",
+    "spectrum",
     "train",
 ]
 
 __getattr__, __dir__ = lazy(
     __name__,
     {
+        "d_lr": "undertow.richness.alignment",
+        "d_lr_from_moments": "undertow.richness.alignment",
+        "cka": "undertow.richness.similarity",
+        "s_init": "undertow.richness.similarity",
+        "parameter_norm": "undertow.richness.similarity",
+        "neural_collapse": "undertow.richness.collapse",
+        "effective_dimension": "undertow.richness.dimension",
+        "spectrum": "undertow.richness.eigenfunctions",
+        "DLR": "undertow.richness.streaming",
+        "NeuralCollapse": "undertow.richness.streaming",
+        "measure_richness": "undertow.richness.measure",
+        "RichnessTracker": "undertow.richness.tracker",
         "DataSet": "undertow.data.samples",
         "EditAt": "undertow.train.interventions",
         "FreezeAt": "undertow.train.interventions",
