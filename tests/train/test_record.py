@@ -186,3 +186,15 @@ def test_others_may_read_what_the_umask_allows(tmp_path: Path):
     plain.touch()
     for path in (tmp_path / "run").rglob("*.*"):
         assert path.stat().st_mode == plain.stat().st_mode, path.name
+
+
+def test_a_failed_write_that_nobody_asks_about_is_printed(tmp_path: Path):
+    code = f"""
+        import undertow as ut, torch
+        recorder = ut.Recorder({str(tmp_path / "run")!r})
+        recorder.do(lambda: (_ for _ in ()).throw(ut.UndertowError("the disk is gone")))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
+    assert "undertow: the disk is gone" in done.stderr

@@ -55,13 +55,19 @@ class Writer:
     def do(self, job: Callable[[], None]) -> None:
         """Queue a job; waits while two are waiting already."""
         self._raise_failure()
-        if not self._finish.alive:
+        if not self.open:
             raise RunProblem("This recorder is closed. Make a new one to go on recording.")
         self._jobs.put(job)
 
+    @property
+    def open(self) -> bool:
+        """Whether jobs are still taken."""
+        return self._finish.alive
+
     def close(self) -> None:
         """Wait for all jobs and raise what went wrong."""
-        self._finish()
+        if self._finish.detach():
+            _drain(self._jobs, self._thread)
         self._raise_failure()
 
     def _raise_failure(self) -> None:
@@ -79,12 +85,17 @@ def _work(jobs: queue.Queue[Callable[[], None] | None], failures: list[Exception
             failures.append(error)
 
 
+def _drain(jobs: queue.Queue[Callable[[], None] | None], thread: threading.Thread) -> None:
+    jobs.put(None)
+    thread.join()
+
+
 def _stop(
     jobs: queue.Queue[Callable[[], None] | None], thread: threading.Thread, failures: list[Exception]
 ) -> None:
-    jobs.put(None)
-    thread.join()
-    if failures:  # close() raises it too; a loop that ends without close must at least say so
+    """End a writer that nobody closed; nobody is left to raise to, so a failure is printed."""
+    _drain(jobs, thread)
+    if failures:
         print(f"undertow: {failures[0]}", file=sys.stderr)  # noqa: T201
 
 
@@ -164,9 +175,11 @@ class Recorder:
 
     def close(self) -> None:
         """Wait until everything is on disk."""
-        if self.rows and self._writer._finish.alive:  # pyright: ignore[reportPrivateUsage]
-            self.write_metrics(now=True)
-        self._writer.close()
+        try:
+            if self.rows and self._writer.open:
+                self.write_metrics(now=True)
+        finally:
+            self._writer.close()
 
     def __enter__(self) -> Self:
         return self
