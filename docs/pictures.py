@@ -1,6 +1,5 @@
 """Draws the pictures of the README from a demo run: python docs/pictures.py demo/run
 
-Needs matplotlib (pip install -c constraints.txt 'undertow[docs]').
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ app = App(
 
 data = App(name="data", help="Data sets: list, show, fetch, corrupt.")
 
+study = App(name="study", help="The papers' experiments: list, show, run.")
+
 COMMANDS = {
     "demo": (
         "undertow.cli.demo:demo",
@@ -27,6 +29,7 @@ COMMANDS = {
     "runs": ("undertow.cli.runs:runs", "List the runs in a folder."),
     "show": ("undertow.cli.runs:show", "Show what a run is and how it went."),
     "layers": ("undertow.cli.layers:layers", "List the layers of a model or a run."),
+    "cuts": ("undertow.cli.cuts:cuts", "List where a model or a run can be cut into two parts."),
 }
 DATA_COMMANDS = {
     "list": ("undertow.cli.data:list_sets", "List the data sets known by name."),
@@ -34,9 +37,17 @@ DATA_COMMANDS = {
     "fetch": ("undertow.cli.data:fetch", "Load data sets once, so that they are in the cache."),
     "corruptions": ("undertow.cli.data:corruptions", "Draw a contact sheet of the 15 image corruptions."),
 }
+STUDY_COMMANDS = {
+    "list": ("undertow.cli.study:list_studies", "List the studies with their cost and data."),
+    "show": ("undertow.cli.study:show", "Show what a study trains, measures and claims."),
+    "run": ("undertow.cli.study:run", "Run studies and set them against their papers."),
+}
 
 for name, (place, summary) in COMMANDS.items():
     app.command(place, name=name, help=summary)
 for name, (place, summary) in DATA_COMMANDS.items():
     data.command(place, name=name, help=summary)
+for name, (place, summary) in STUDY_COMMANDS.items():
+    study.command(place, name=name, help=summary)
 app.command(data)
+app.command(study)

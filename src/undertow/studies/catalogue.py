@@ -1,0 +1,46 @@
+"""All studies by name; nothing registers itself.
+
+    find_study("richness/target-scale")            # near names for a typo
+    find_studies(["richness/*", "temporal/drift"])
+    STUDIES                                        # name -> the module that declares it
+
+Modules are imported when one of their studies is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from importlib import import_module
+
+from undertow.errors import unknown
+from undertow.studies.recipe import Study
+
+_MODULES: Mapping[str, tuple[str, ...]] = {
+    "richness.targets": ("target-scale", "weight-decay", "encoded-labels"),
+}
+
+STUDIES: Mapping[str, str] = {
+    f"{module.partition('.')[0]}/{name}": f"undertow.studies.{module}"
+    for module, names in _MODULES.items()
+    for name in names
+}
+
+
+def find_study(name: str) -> Study:
+    """The study called `name`."""
+    if name not in STUDIES:
+        raise unknown("study", name, STUDIES, "`undertow study list` lists them.")
+    declared: tuple[Study, ...] = import_module(STUDIES[name]).STUDIES
+    return next(study for study in declared if study.name == name)
+
+
+def find_studies(names: Sequence[str]) -> list[Study]:
+    """The studies of these names or patterns, each once, in the catalogue's order within a pattern."""
+    found: dict[str, None] = {}
+    for name in names:
+        matching = [known for known in STUDIES if fnmatchcase(known, name)]
+        if not matching:
+            find_study(name)  # says what is near
+        found |= dict.fromkeys(matching)
+    return [find_study(name) for name in found]

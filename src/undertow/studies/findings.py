@@ -1,0 +1,130 @@
+"""The rows of a study, and how its claims and figures read them.
+
+    found = Findings(study, rows)                        # rows: a pandas table, one number per row
+    found.mean("alpha 0.2", "d_lr")                      # over seeds
+    found.seen("alpha 0.2", "d_lr", split="test")        # Seen(mean, low, high, seeds): the range over seeds
+    found.curve("alpha 0.2", "quality", x="position")    # x, mean, low, high as arrays
+    found.of("alpha 0.2", "d_lr", checkpoint="last")     # the rows themselves; also checkpoint="first"
+
+A number that is not there is an error that says what was asked for, not a NaN in a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from undertow.errors import BadData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from undertow.studies.recipe import Study
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def row(measure: str, value: float | None, **where: Any) -> dict[str, Any]:
+    """One number of a measure; `where`: split, layer, checkpoint, position, low, high, n, note, ..."""
+    return {"measure": measure, "value": None if value is None else float(value), **where}
+
+
+class Seen(NamedTuple):
+    """A number over seeds."""
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+    def __str__(self) -> str:
+        if self.seeds == 1:
+            return number(self.mean)
+        return f"{number(self.mean)} ({number(self.low)} to {number(self.high)})"
+
+
+class Curve(NamedTuple):
+    """Numbers over an axis; low and high are the range over seeds."""
+
+    x: Array
+    mean: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A study at some scale with the rows that it gave."""
+
+    study: Study
+    rows: pd.DataFrame
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """The cases with rows, in the study's order."""
+        there = set(self.rows["case"]) if len(self.rows) else set[str]()
+        return tuple(case.name for case in self.study.cases if case.name in there)
+
+    def has(self, case: str, measure: str, **where: Any) -> bool:
+        """Whether such a number is there."""
+        return len(self._matching(case, measure, where)) > 0
+
+    def of(self, case: str, measure: str, **where: Any) -> pd.DataFrame:
+        """The rows with a number; at least one."""
+        found = self._matching(case, measure, where)
+        if not len(found):
+            place = "".join(f", {name} {value}" for name, value in where.items())
+            raise BadData(f"{self.study.name}: wanted {measure} of {case!r}{place}, but no row has it.")
+        return found
+
+    def seen(self, case: str, measure: str, **where: Any) -> Seen:
+        """Mean and range over seeds; several numbers of one seed are averaged first."""
+        rows: Any = self.of(case, measure, **where)
+        means: Array = rows.groupby("seed")["value"].mean().to_numpy(float)
+        return Seen(float(means.mean()), float(means.min()), float(means.max()), len(means))
+
+    def mean(self, case: str, measure: str, **where: Any) -> float:
+        """Mean over seeds."""
+        return self.seen(case, measure, **where).mean
+
+    def curve(self, case: str, measure: str, x: str, **where: Any) -> Curve:
+        """Mean and range over seeds along the column `x`."""
+        rows: Any = self.of(case, measure, **where)
+        by_seed = rows.groupby([x, "seed"])["value"].mean()
+        table = by_seed.groupby(level=0).agg(["mean", "min", "max"])
+        return Curve(table.index.to_numpy(float), *table.to_numpy(float).T)
+
+    def last(self, case: str) -> float:
+        """The last checkpoint of a case."""
+        return self._checkpoints(case)[-1]
+
+    def _checkpoints(self, case: str) -> list[float]:
+        if case not in self.cases:
+            raise BadData(f"{self.study.name}: wanted rows of {case!r}, but there are none.")
+        own = self.rows.loc[self.rows["case"] == case, "checkpoint"].dropna()
+        return sorted(set(own.tolist()))
+
+    def _matching(self, case: str, measure: str, where: Mapping[str, Any]) -> pd.DataFrame:
+        rows = self.rows
+        if case not in self.cases:
+            return rows.iloc[:0]
+        wanted = (rows["case"] == case) & (rows["measure"] == measure) & rows["value"].notna()
+        for name, value in where.items():
+            wanted &= rows[name] == self._meant(case, name, value) if name in rows else False
+        return rows.loc[wanted]
+
+    def _meant(self, case: str, name: str, value: Any) -> Any:
+        if name != "checkpoint" or value not in ("first", "last"):
+            return value
+        return self._checkpoints(case)[0 if value == "first" else -1]
+
+
+def number(value: float) -> str:
+    """Three significant digits, without an exponent where it is easy to read without."""
+    if value == 0 or 1e-3 <= abs(value) < 1e4:
+        digits = f"{value:.3g}"
+        return f"{value:.0f}" if "e" in digits else digits
+    return f"{value:.1e}"

@@ -1,0 +1,150 @@
+"""What a study found, set against the paper.
+
+    outcome = Outcome.of(study, "laptop", rows)          # rows: a pandas table
+    outcome.comparison()                                 # pandas: case, measure, paper, ours, within
+    outcome.verdicts()                                   # (Claim, Verdict) pairs
+    outcome.save(folder); Outcome.read(folder, find_study)
+    outcome.draw(folder)                                 # figure.png and figure.svg
+
+A study's folder holds rows.parquet, comparison.csv, claims.json, study.json and the figure: everything in
+it can be read without undertow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from undertow._version import __version__
+from undertow.errors import BadData, NotThere, RunProblem
+from undertow.files import aside, write_text
+from undertow.studies.findings import Findings
+from undertow.studies.recipe import Claim, Study, Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 1
+"""Raised when an older undertow could no longer read the folder."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A study at a scale, its rows, and how they were made."""
+
+    study: Study  # at the scale
+    scale: str
+    findings: Findings
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])  # seconds, seeds, machine, failures
+
+    @classmethod
+    def of(
+        cls, study: Study, scale: str, rows: pd.DataFrame, facts: Mapping[str, Any] | None = None
+    ) -> Outcome:
+        """The outcome of `study` (as the paper has it) at `scale`."""
+        small = study.at(scale)
+        return cls(small, scale, Findings(small, rows), facts or {})
+
+    def comparison(self) -> pd.DataFrame:
+        """The paper's numbers beside ours: mean and range over seeds, and whether ours is near enough."""
+        import pandas as pd
+
+        columns = [
+            "case",
+            "measure",
+            "where",
+            "paper",
+            "ours",
+            "low",
+            "high",
+            "seeds",
+            "tolerance",
+            "within",
+            "source",
+        ]
+        return pd.DataFrame([self._compare(one) for one in self.study.published], columns=columns)
+
+    def _compare(self, one: Any) -> dict[str, Any]:
+        line = {
+            "case": one.case, "measure": one.measure, "paper": one.value, "tolerance": one.tolerance,
+            "where": ", ".join(f"{name} {value}" for name, value in one.where.items()), "source": one.source,
+        }  # fmt: skip
+        if not self.findings.has(one.case, one.measure, **one.where):
+            return line  # this scale leaves the case out
+        ours = self.findings.seen(one.case, one.measure, **one.where)
+        near = abs(ours.mean - one.value) <= one.tolerance
+        return {
+            **line,
+            "ours": ours.mean,
+            "low": ours.low,
+            "high": ours.high,
+            "seeds": ours.seeds,
+            "within": near,
+        }
+
+    def verdicts(self) -> list[tuple[Claim, Verdict]]:
+        """Each claim with what the rows say of it; a claim without its numbers cannot be told."""
+        return [(claim, self._judge(claim)) for claim in self.study.claims]
+
+    def _judge(self, claim: Claim) -> Verdict:
+        try:
+            return claim.check(self.findings)
+        except BadData as reason:
+            return Verdict(None, str(reason))
+
+    def draw(self, folder: Path) -> list[Path]:
+        """The study's figure as PNG and SVG."""
+        from undertow.plots import save_figure, style
+
+        with style():
+            figure = self.study.figure(self.findings)
+        return save_figure(figure, folder / "figure")
+
+    def save(self, folder: Path) -> None:
+        """Write rows, comparison, claims and facts."""
+        with aside(folder / "rows.parquet") as part:
+            self.findings.rows.to_parquet(part, index=False)
+        with aside(folder / "comparison.csv") as part:
+            self.comparison().to_csv(part, index=False)
+        said = [
+            {"claim": claim.text, "verdict": verdict.word, "numbers": verdict.numbers}
+            for claim, verdict in self.verdicts()
+        ]
+        write_text(folder / "claims.json", json.dumps(said, indent=2, ensure_ascii=False) + "\n")
+        facts = {
+            "format": FORMAT, "undertow": __version__, "study": self.study.name, "title": self.study.title,
+            "source": self.study.source, "scale": self.scale, **self.facts,
+        }  # fmt: skip
+        write_text(folder / "study.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path, find_study: Callable[[str], Study]) -> Outcome:
+        """The outcome in `folder`; claims are judged anew from its rows."""
+        import pandas as pd
+
+        facts = read_facts(folder)
+        study = find_study(facts["study"])
+        return cls.of(study, facts["scale"], pd.read_parquet(folder / "rows.parquet"), facts)
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """study.json of a study's folder, refused if a later undertow wrote it."""
+    path = folder / "study.json"
+    if not path.exists():
+        raise NotThere(
+            f"There is no study in {folder}. `undertow study run NAME --out {folder.parent}` makes one."
+        )
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        given = int(facts["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunProblem(f"{path}: wanted undertow's study.json, but it cannot be read ({error}).") from error
+    if given > FORMAT:
+        raise RunProblem(
+            f"{path}: wanted format {FORMAT} or older, got {given} (undertow {facts.get('undertow')}). "
+            "Update undertow, or choose another --out."
+        )
+    return facts

@@ -1,0 +1,1 @@
+"""Paper 002: how rich training was, by experiment."""

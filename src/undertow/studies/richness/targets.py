@@ -1,0 +1,260 @@
+"""MNIST with one MLP: target scale, weight decay alone, labels written into the picture.
+
+find_study("richness/target-scale"); find_study("richness/weight-decay"); find_study("richness/encoded-labels")
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from undertow.plots import line, panels
+from undertow.studies.findings import Findings, number
+from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
+from undertow.studies.richness.figures import spectra_and_bars
+from undertow.train.config import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MEASURE = "undertow.studies.richness.measures:last_layer"
+TEST = {"split": "test"}
+
+_MLP = TrainConfig(
+    model="mlp:1024-1024-1024,init=lecun", data="mnist", scaling="unit", loss="mse", optimiser="adam", lr=1e-3,
+    batch_size=128, epochs=100, checkpoints="every:100",
+)  # fmt: skip
+_SMOKE = {
+    "data": "digits",
+    "train_size": 300,
+    "test_size": 200,
+    "model": "mlp:64-64-64,init=lecun",
+    "epochs": 3,
+}
+
+# ------------------------------------------------------------------------------------------------ target scale
+
+_ALPHAS = (0.2, 2.0, 20.0)
+_SCALES = tuple(f"alpha {alpha:g}" for alpha in _ALPHAS)
+
+
+def _ordered(found: Findings) -> Verdict:
+    seen = [found.seen(name, "d_lr", **TEST) for name in _SCALES]
+    return Verdict(seen[0].mean < seen[1].mean < seen[2].mean, "D_LR " + ", ".join(map(str, seen)))
+
+
+def _others_disagree(found: Findings) -> Verdict:
+    """Lazier with alpha would mean: S_init and NC1 rise, and the norm changes in one direction."""
+    words, misled = [], True
+    for measure, where in (("s_init", TEST), ("parameter_norm", {}), ("nc1_stabilised", {"split": "train"})):
+        values = [found.mean(name, measure, **where) for name in _SCALES]
+        misled &= not values[0] < values[1] < values[2]
+        words.append(f"{measure} {', '.join(map(number, values))}")
+    return Verdict(misled, "; ".join(words))
+
+
+target_scale = Study(
+    name="richness/target-scale",
+    title="Larger targets make training rich; only D_LR shows it",
+    source="paper 002, tables 2 and 7, figure 11",
+    cases=tuple(
+        Case(name, replace(_MLP, train_size=1000, alpha=alpha))
+        for name, alpha in zip(_SCALES, _ALPHAS, strict=True)
+    ),
+    measure=MEASURE,
+    changes={
+        "smoke": Change(train=_SMOKE, options={"samples": 200}, minutes=0.1),
+        "laptop": Change(because="nothing is changed: this is the paper's setting", minutes=2.5),
+    },
+    published=(
+        *(
+            Published(name, "d_lr", value, 3 * spread, "table 7, 3 s.d.", TEST)
+            for name, value, spread in zip(_SCALES, (0.049, 0.11, 0.56), (0.0044, 0.0094, 0.061), strict=True)
+        ),
+        *(
+            Published(name, "accuracy", value, 0.015, "table 2, 1.5 points", TEST)
+            for name, value in zip(_SCALES, (0.927, 0.924, 0.883), strict=True)
+        ),
+        *(
+            Published(name, "s_init", value, 3 * spread, "table 7, 3 s.d.", TEST)
+            for name, value, spread in zip(
+                _SCALES, (0.068, 0.041, 0.052), (0.0021, 0.0045, 0.018), strict=True
+            )
+        ),
+        *(
+            Published(name, "parameter_norm", value, 100, "table 2, to its two digits")
+            for name, value in zip(_SCALES, (3.4e3, 3.2e3, 3.2e3), strict=True)
+        ),
+        *(
+            Published(name, "nc1_stabilised", value, 3 * spread, "table 7, 3 s.d.", {"split": "train"})
+            for name, value, spread in zip(_SCALES, (2.3e4, 3.2e3, 8.1e2), (4.1e3, 4.3e2, 1.4e2), strict=True)
+        ),
+        *(
+            Published(name, "trace_within", value, 3 * spread, "table 7, 3 s.d.", {"split": "train"})
+            for name, value, spread in zip(_SCALES, (2.0, 0.31, 0.12), (0.25, 0.023, 0.012), strict=True)
+        ),
+    ),
+    claims=(
+        Claim("D_LR grows with alpha: larger alpha is lazier", _ordered),
+        Claim("S_init, parameter norm and NC1 do not order the three as laziness does", _others_disagree),
+    ),
+    figure=spectra_and_bars,
+    options={"samples": 10_000, "checkpoints": "last"},
+    paper_seeds=3,
+)
+
+# ------------------------------------------------------------------------------------------------ weight decay
+
+_DECAY = "weight decay alone"
+
+
+def _misread(found: Findings) -> Verdict:
+    words, holds = [], True
+    for measure, where, rises in (
+        ("d_lr", TEST, True), ("s_init", TEST, False), ("parameter_norm", {}, False),
+        ("nc1_stabilised", {"split": "train"}, False),
+    ):  # fmt: skip
+        curve = found.curve(_DECAY, measure, x="checkpoint", **where)
+        first, last = float(curve.mean[0]), float(curve.mean[-1])
+        holds &= last > first if rises else last < first
+        at = "" if curve.x[-1] == found.last(_DECAY) else f" (at {curve.x[-1]:g}, no value later)"
+        words.append(f"{measure} {number(first)} → {number(last)}{at}")
+    return Verdict(holds, "; ".join(words))
+
+
+def _no_learning(found: Findings) -> Verdict:
+    accuracy = found.seen(_DECAY, "accuracy", checkpoint=found.last(_DECAY), **TEST)
+    return Verdict(accuracy.mean < 0.15, f"test accuracy at the end {accuracy}")
+
+
+def _decay_figure(found: Findings) -> Figure:
+    figure, axes = panels(4, title=found.study.title, size=(2.9, 2.7))
+    for panel, (measure, where, title) in zip(
+        axes,
+        (
+            ("d_lr", TEST, "D_LR (rises)"), ("s_init", TEST, "S_init (falls)"),
+            ("parameter_norm", {}, "squared norm (falls)"), ("nc1_stabilised", {"split": "train"}, "NC1 (falls)"),
+        ),
+        strict=True,
+    ):  # fmt: skip
+        line(panel, found.curve(_DECAY, measure, x="checkpoint", **where))
+        panel.set(title=title, xlabel="epoch", yscale="linear" if measure in ("d_lr", "s_init") else "log")
+    return figure
+
+
+_DECAY_VALUES = (("d_lr", TEST, (0.59, 1.0)), ("s_init", TEST, (1.0, 0.20)))
+
+weight_decay = Study(
+    name="richness/weight-decay",
+    title="Weight decay alone looks rich to other measures, not to D_LR",
+    source="paper 002, tables 1 and 6",
+    cases=(
+        Case(
+            _DECAY,
+            replace(
+                _MLP,
+                optimiser="sgd",
+                lr=1e-6,
+                momentum=0.0,
+                weight_decay=100.0,
+                epochs=200,
+                checkpoints="every:10",
+            ),
+        ),
+    ),
+    measure=MEASURE,
+    changes={
+        "smoke": Change(
+            train={**_SMOKE, "weight_decay": 3e5, "epochs": 10, "checkpoints": "every:2"},
+            options={"samples": 200},
+            minutes=0.1,
+        ),
+        "laptop": Change(
+            train={"epochs": 20, "weight_decay": 1000.0, "checkpoints": "every:1"},
+            because="ten times the decay in a tenth of the epochs: the weights shrink by the same factor",
+            minutes=5,
+        ),
+    },
+    published=(
+        *(
+            Published(_DECAY, measure, value, None if value else 0.0, "table 1", {**where, "checkpoint": at})
+            for measure, where, values in _DECAY_VALUES
+            for at, value in zip(("first", "last"), values, strict=True)
+        ),
+        Published(_DECAY, "parameter_norm", 3.1e3, 3.5e2, "table 6", {"checkpoint": "first"}),
+        Published(_DECAY, "parameter_norm", 2.2e-5, None, "table 1", {"checkpoint": "last"}),
+        Published(
+            _DECAY, "nc1_stabilised", 1.2e5, None, "table 1", {"split": "train", "checkpoint": "first"}
+        ),
+        Published(
+            _DECAY, "nc1_stabilised", 7.5e-14, None, "table 1", {"split": "train", "checkpoint": "last"}
+        ),
+    ),
+    claims=(
+        Claim("D_LR rises while S_init, norm and NC1 fall, as if training were rich", _misread),
+        Claim("nothing is learned", _no_learning),
+    ),
+    figure=_decay_figure,
+    options={"samples": 10_000, "checkpoints": "all", "spectra": False},
+    notes=(
+        "The paper's weight decay of 1e-3 does not shrink the norm at a rate of 1e-6. Its norms say "
+        "rate x decay = 1e-4 per step (e^(-2 x 93,800 x 1e-4) = 7.1e-9 = 2.2e-5 / 3.1e3): decay 100 is taken.",
+    ),
+)
+
+# ---------------------------------------------------------------------------------------------- encoded labels
+
+_FULL, _LAST = "full backpropagation", "last layer only"
+
+
+def _rich_uses_the_code(found: Findings) -> Verdict:
+    d_lr, accuracy = (found.seen(_FULL, name, **TEST) for name in ("d_lr", "accuracy"))
+    return Verdict(d_lr.mean < 0.05 and accuracy.mean < 0.2, f"D_LR {d_lr}, test accuracy {accuracy}")
+
+
+def _lazy_does_not(found: Findings) -> Verdict:
+    d_lr, accuracy = (found.seen(_LAST, name, **TEST) for name in ("d_lr", "accuracy"))
+    return Verdict(d_lr.mean > 0.4 and accuracy.mean > 0.5, f"D_LR {d_lr}, test accuracy {accuracy}")
+
+
+encoded_labels = Study(
+    name="richness/encoded-labels",
+    title="Rich training finds the label written into the picture",
+    source="paper 002, figure 1, table 5",
+    cases=(
+        Case(_FULL, replace(_MLP, encode_labels=True, alpha=1 / 3)),
+        Case(_LAST, replace(_MLP, encode_labels=True, alpha=1 / 3, last_layer_only=True)),
+    ),
+    measure=MEASURE,
+    changes={
+        "smoke": Change(train=_SMOKE, options={"samples": 200}, minutes=0.1),
+        "laptop": Change(
+            train={"epochs": 20, "checkpoints": "every:20"}, cases={_FULL: {"train_size": 20_000}}, minutes=6
+        ),
+    },
+    published=tuple(
+        Published(case, measure, value, within, "table 5, 3 s.d.", {"split": split})
+        for case, measure, split, value, within in (
+            (_FULL, "accuracy", "train", 1.0, 0.005),
+            (_LAST, "accuracy", "train", 0.987, 0.0033),
+            (_FULL, "accuracy", "test", 0.10, 0.0013),
+            (_LAST, "accuracy", "test", 0.744, 0.0057),
+            (_FULL, "d_lr", "test", 0.0087, 0.0012),
+            (_LAST, "d_lr", "test", 0.63, 0.0096),
+        )
+    ),
+    claims=(
+        Claim(
+            "full backpropagation reads the code: rich (D_LR < .05), test accuracy near chance",
+            _rich_uses_the_code,
+        ),
+        Claim(
+            "the last layer alone cannot: lazy (D_LR > .4), test accuracy far above chance", _lazy_does_not
+        ),
+    ),
+    figure=spectra_and_bars,
+    options={"samples": 10_000, "checkpoints": "last"},
+    paper_seeds=3,
+)
+
+STUDIES = (target_scale, weight_decay, encoded_labels)

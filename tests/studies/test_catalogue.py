@@ -1,0 +1,66 @@
+"""Every study is declared fully, can be found, and runs at its smallest scale."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from undertow.errors import UnknownName
+from undertow.studies.catalogue import STUDIES, find_studies, find_study
+from undertow.studies.recipe import SCALES
+from undertow.studies.task import find
+
+ALL = sorted(STUDIES)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_study_is_declared_fully(name):
+    study = find_study(name)
+    assert study.name == name
+    assert study.claims
+    assert callable(find(study.measure))
+    for scale in SCALES:
+        small = study.at(scale)
+        assert small.tasks(seeds=1)
+        if scale != "paper":
+            assert study.differences(scale), "a scale says what it changes"
+            assert study.change(scale).minutes is not None, "what it costs is measured"
+    for one in study.published:
+        study.case(one.case)
+        assert one.source
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_smoke_scales_run(name, tmp_path, monkeypatch):
+    """From training to figure, without data from outside."""
+    from undertow.cli.study import run_study
+
+    monkeypatch.delenv("UNDERTOW_DATA", raising=False)
+    outcome, failed = run_study(find_study(name), "smoke", 1, tmp_path, 1, quiet=True)
+    assert not failed
+    assert len(outcome.findings.rows)
+    assert outcome.findings.cases == tuple(case.name for case in outcome.study.cases)
+    assert (tmp_path / name / "smoke" / "figure.png").stat().st_size > 5_000
+    for claim, verdict in outcome.verdicts():
+        assert not verdict.numbers.startswith(name), (
+            f"{claim.text}: {verdict.numbers}"
+        )  # a number was missing
+
+
+def test_patterns_and_near_names():
+    assert [study.name for study in find_studies(["richness/target-*"])] == ["richness/target-scale"]
+    assert len(find_studies(["richness/*", "richness/target-scale"])) == len(find_studies(["richness/*"]))
+    with pytest.raises(UnknownName, match="Did you mean 'richness/target-scale'"):
+        find_studies(["richness/targetscale"])
+    with pytest.raises(UnknownName, match="study list"):
+        find_study("x")
+
+
+def test_listing_needs_no_torch():
+    code = (
+        "import sys; from undertow.studies.catalogue import STUDIES, find_study; "
+        "[find_study(name).differences('laptop') for name in STUDIES]; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
