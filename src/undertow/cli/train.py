@@ -16,6 +16,8 @@ from undertow.models.catalogue import parse_spec
 from undertow.train.config import TrainConfig
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from undertow.train.interventions import Intervention
 
 
@@ -26,6 +28,8 @@ def train(
     resume: bool = False,
     freeze_at: str | None = None,
     reinit_at: str | None = None,
+    edit_at: int | None = None,
+    with_control: bool = False,
     json: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -37,23 +41,30 @@ def train(
         resume: go on with a run that was stopped; it ends as if it had not been.
         freeze_at: EPOCH:LAYER, from then on that layer and all before it stand still.
         reinit_at: EPOCH:LAYER, that layer and all behind it get fresh weights then.
+        edit_at: EPOCH, when a VeLPIC probe of what enters the head, fitted with the labels of training, is written
+            into the head.
+        with_control: also train the untouched twin, with the same seeds, in OUT-control.
         json: one JSON object per epoch on standard output.
         quiet: no progress bar.
     """
     folder = out or Path("runs") / default_name(config)
     parse_spec(config.model)  # a misspelt model is answered before anything is said or loaded
-    changes = [*_freeze(freeze_at), *_reinitialise(reinit_at, config)]
+    changes = [*_freeze(freeze_at), *_reinitialise(reinit_at, config), *_edit(edit_at, config)]
+    if with_control and not changes:
+        raise BadValue("--with-control", "an intervention to control for", "none", "Add --edit-at 40, say.")
 
     from undertow.train.loop import train as run_training
 
     screen = console()
     if not json:
         screen.print(heading(config))
-    run = run_training(
-        config, folder, interventions=changes, resume=resume, watch=watcher(json=json, quiet=quiet)
-    )
-    if not json:
-        screen.print(ending(run))
+    twin = [(folder.with_name(f"{folder.name}-control"), [])] if with_control else []
+    for place, applied in [(folder, changes), *twin]:
+        run = run_training(
+            config, place, interventions=applied, resume=resume, watch=watcher(json=json, quiet=quiet)
+        )
+        if not json:
+            screen.print(ending(run))
 
 
 def default_name(config: TrainConfig) -> str:
@@ -79,6 +90,23 @@ def _reinitialise(text: str | None, config: TrainConfig) -> list[Intervention]:
 
     fresh = replace(config, seed_init=config.init_seed + 1)
     return [ReinitialiseAt(*_moment("reinit-at", text), lambda: prepare_model(fresh, prepare_data(fresh))[0])]
+
+
+def _edit(epoch: int | None, config: TrainConfig) -> list[Intervention]:
+    """Writing VeLPIC into the head; what could never be edited is refused before anything is trained."""
+    if epoch is None:
+        return []
+    if config.target == "scalar" or config.greedy:
+        got = "--greedy, which trains its layers one by one" if config.greedy else "--target scalar"
+        raise BadValue("--edit-at", "a head with one output per class that is trained throughout", got)
+    from undertow.repair import write_probe_into_head
+    from undertow.train.interventions import EditAt
+    from undertow.train.prepare import prepare_data
+
+    def edit(model: nn.Module) -> None:
+        write_probe_into_head(model, prepare_data(config))
+
+    return [EditAt(epoch, edit)]
 
 
 def _moment(flag: str, text: str) -> tuple[int, str]:
