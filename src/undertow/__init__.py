@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from undertow.latent.nearest import KNN, NearestMean
     from undertow.latent.velpic import VeLPIC
     from undertow.models.build import build_model
+    from undertow.repair.export import load_graft
+    from undertow.repair.mend import repair
     from undertow.richness.alignment import d_lr, d_lr_from_moments
     from undertow.richness.collapse import neural_collapse
     from undertow.richness.dimension import effective_dimension
@@ -47,6 +49,10 @@ if TYPE_CHECKING:
     from undertow.richness.similarity import cka, parameter_norm, s_init
     from undertow.richness.streaming import DLR, NeuralCollapse
     from undertow.richness.tracker import RichnessTracker
+    from undertow.temporal.compose_merge import compose
+    from undertow.temporal.cuts import valid_cuts
+    from undertow.temporal.matrix import composite_matrix
+    from undertow.temporal.swap import swap_profile
     from undertow.train.config import TrainConfig
     from undertow.train.interventions import EditAt, FreezeAt, ReinitialiseAt
     from undertow.train.loop import train
@@ -79,18 +85,24 @@ __all__ = [
     "__version__",
     "build_model",
     "cka",
+    "compose",
+    "composite_matrix",
     "d_lr",
     "d_lr_from_moments",
     "effective_dimension",
     "load_data",
+    "load_graft",
     "measure_richness",
     "neural_collapse",
     "open_run",
     "parameter_norm",
     "probe_grid",
+    "repair",
     "s_init",
     "spectrum",
+    "swap_profile",
     "train",
+    "valid_cuts",
 ]
 
 __getattr__, __dir__ = lazy(
@@ -132,5 +144,11 @@ __getattr__, __dir__ = lazy(
         "open_run": "undertow.train.run",
         "probe_grid": "undertow.latent.grid",
         "train": "undertow.train",
+        "repair": "undertow.repair",
+        "load_graft": "undertow.repair.export",
+        "compose": "undertow.temporal.compose_merge",
+        "composite_matrix": "undertow.temporal.matrix",
+        "swap_profile": "undertow.temporal.swap",
+        "valid_cuts": "undertow.temporal.cuts",
     },
 )

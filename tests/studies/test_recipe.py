@@ -93,7 +93,7 @@ def test_a_scale_that_names_no_case_or_setting_is_refused():
 def test_tasks_carry_the_seed_and_differ_by_it():
     tasks = STUDY.at("laptop").tasks(seeds=2)
     assert len({task.key for task in tasks}) == len(tasks) == 6
-    assert [task.arguments["config"]["seed"] for task in tasks[:2]] == [0, 1]
+    assert [task.arguments["config"].get("seed", 0) for task in tasks[:2]] == [0, 1]
     assert tasks[-1].arguments["config"] is None
     with pytest.raises(BadValue, match="seeds"):
         STUDY.tasks(0)

@@ -68,6 +68,24 @@ def test_learning_rates():
     assert 0 < cosine.learning_rate(10) < 0.1
 
 
+def test_a_schedule_that_restarts_begins_again():
+    step = TrainConfig(schedule="step", milestones=(2,), gamma=0.5, lr=1.0, restart=3, epochs=6)
+    assert [step.learning_rate(epoch) for epoch in range(1, 7)] == [1, 1, 0.5, 1, 1, 0.5]
+    cosine = TrainConfig(schedule="cosine", lr=1.0, restart=4, epochs=8)
+    assert cosine.learning_rate(5) == cosine.learning_rate(1) == 1.0
+    with pytest.raises(BadValue, match="restart: wanted none unless"):
+        TrainConfig(restart=3)
+    with pytest.raises(BadValue, match="restart"):
+        TrainConfig(schedule="cosine", restart=0)
+
+
+def test_changes_are_what_differs_from_the_defaults():
+    assert TrainConfig().changes() == {}
+    config = TrainConfig(model="mlp:8", lr=0.5, milestones=(3,), schedule="step")
+    assert config.changes() == {"model": "mlp:8", "lr": 0.5, "milestones": (3,), "schedule": "step"}
+    assert TrainConfig.from_dict(config.changes()) == config
+
+
 @pytest.mark.parametrize(
     ("text", "last", "kept"),
     [

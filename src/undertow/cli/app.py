@@ -26,6 +26,10 @@ COMMANDS = {
     ),
     "train": ("undertow.cli.train:train", "Train a model and keep its checkpoints."),
     "probe": ("undertow.cli.probe:probe", "Ask every layer at every checkpoint what it knows."),
+    "repair": (
+        "undertow.cli.repair:repair",
+        "Give a run's model a head that is a probe of its features, if it helps.",
+    ),
     "runs": ("undertow.cli.runs:runs", "List the runs in a folder."),
     "show": ("undertow.cli.runs:show", "Show what a run is and how it went."),
     "layers": ("undertow.cli.layers:layers", "List the layers of a model or a run."),

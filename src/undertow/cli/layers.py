@@ -23,7 +23,7 @@ def layers(model: str, *, data: str | None = None, json: bool = False) -> None:
     """
     from undertow.models import layers_of
 
-    built, example = _from_run(Path(model)) if Path(model).is_dir() else _from_spec(model, data)
+    built, example = _from_run(Path(model)) if Path(model).is_dir() else from_spec(model, data)
     found = layers_of(built, example)
     if json:
         for layer in found:
@@ -59,7 +59,7 @@ def _from_run(path: Path) -> tuple[nn.Module, Tensor | None]:
     return run.model(), torch.zeros(2, *shape, dtype=dtype) if shape else None
 
 
-def _from_spec(spec: str, data: str | None) -> tuple[nn.Module, Tensor]:
+def from_spec(spec: str, data: str | None) -> tuple[nn.Module, Tensor]:
     import torch
 
     from undertow.models import MODELS, build_model, parse_spec

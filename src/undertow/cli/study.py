@@ -17,6 +17,7 @@ from undertow.errors import BadValue, UndertowError, unknown
 from undertow.studies.catalogue import STUDIES, find_studies, find_study
 from undertow.studies.findings import Seen, number
 from undertow.studies.recipe import SCALES, Study
+from undertow.train.config import TrainConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +61,7 @@ def show(name: str, *, scale: str = "laptop") -> None:
     screen = console()
     screen.print(f"[bold]{study.name}[/bold]  {study.title}\n{study.source}\n")
     for case in study.at(scale).cases:
-        trained = "nothing is trained" if case.train is None else _settings(case.train.to_dict())
+        trained = "nothing is trained" if case.train is None else _settings(case.train)
         screen.print(f"  [bold]{case.name}[/bold]  {trained}{''.join('; ' + one for one in case.actions)}")
     screen.print(f"\nWhat scale {scale} changes:")
     for line in study.differences(scale) or ["nothing: this is the paper's setting"]:
@@ -80,13 +81,8 @@ def show(name: str, *, scale: str = "laptop") -> None:
     )
 
 
-def _settings(config: dict[str, object]) -> str:
-    from undertow.train.config import TrainConfig
-
-    plain = TrainConfig().to_dict()
-    changed = {
-        name: value for name, value in config.items() if value != plain[name] or name in ("model", "data")
-    }
+def _settings(config: TrainConfig) -> str:
+    changed = {"model": config.model, "data": config.data, **config.changes()}
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in changed.items())
 
 

@@ -18,6 +18,20 @@ from undertow.studies.recipe import Study
 
 _MODULES: Mapping[str, tuple[str, ...]] = {
     "richness.targets": ("target-scale", "weight-decay", "encoded-labels"),
+    "richness.images": (
+        "learning-rate",
+        "weight-decay-cifar",
+        "architecture",
+        "label-shuffle",
+        "cross-entropy",
+    ),
+    "richness.plain_nets": ("batch-norm", "last-layer-only"),
+    "richness.functions": ("heaviside", "regression", "nystrom"),
+    "temporal.composites": ("memory", "window", "transfer", "forgetting"),
+    "temporal.change": ("drift", "induction", "bound"),
+    "temporal.noise": ("label-noise", "sgd-noise"),
+    "temporal.actions": ("reinitialise", "freeze"),
+    "richness.depth": ("learning-curve", "low-rank", "layers", "greedy-layerwise"),
 }
 
 STUDIES: Mapping[str, str] = {

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from undertow.errors import BadData
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from undertow.studies.recipe import Study
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Table: TypeAlias = Any
+"""A pandas table: its stubs make of every cell a union of twenty types, which hides more than it tells."""
 
 
 def row(measure: str, value: float | None, **where: Any) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Findings:
     """A study at some scale with the rows that it gave."""
 
     study: Study
-    rows: pd.DataFrame
+    rows: Table  # one number per row
 
     @property
     def cases(self) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ class Findings:
         """Whether such a number is there."""
         return len(self._matching(case, measure, where)) > 0
 
-    def of(self, case: str, measure: str, **where: Any) -> pd.DataFrame:
+    def of(self, case: str, measure: str, **where: Any) -> Table:
         """The rows with a number; at least one."""
         found = self._matching(case, measure, where)
         if not len(found):
@@ -82,7 +82,7 @@ class Findings:
 
     def seen(self, case: str, measure: str, **where: Any) -> Seen:
         """Mean and range over seeds; several numbers of one seed are averaged first."""
-        rows: Any = self.of(case, measure, **where)
+        rows = self.of(case, measure, **where)
         means: Array = rows.groupby("seed")["value"].mean().to_numpy(float)
         return Seen(float(means.mean()), float(means.min()), float(means.max()), len(means))
 
@@ -92,7 +92,7 @@ class Findings:
 
     def curve(self, case: str, measure: str, x: str, **where: Any) -> Curve:
         """Mean and range over seeds along the column `x`."""
-        rows: Any = self.of(case, measure, **where)
+        rows = self.of(case, measure, **where)
         by_seed = rows.groupby([x, "seed"])["value"].mean()
         table = by_seed.groupby(level=0).agg(["mean", "min", "max"])
         return Curve(table.index.to_numpy(float), *table.to_numpy(float).T)
@@ -107,7 +107,7 @@ class Findings:
         own = self.rows.loc[self.rows["case"] == case, "checkpoint"].dropna()
         return sorted(set(own.tolist()))
 
-    def _matching(self, case: str, measure: str, where: Mapping[str, Any]) -> pd.DataFrame:
+    def _matching(self, case: str, measure: str, where: Mapping[str, Any]) -> Table:
         rows = self.rows
         if case not in self.cases:
             return rows.iloc[:0]

@@ -154,7 +154,7 @@ class Study:
         return [self._task(case, seed) for case in self.cases for seed in range(seeds)]
 
     def _task(self, case: Case, seed: int) -> Task:
-        config = None if case.train is None else replace(case.train, seed=case.train.seed + seed).to_dict()
+        config = None if case.train is None else replace(case.train, seed=case.train.seed + seed).changes()
         return Task(
             MEASURE,
             {

@@ -61,7 +61,7 @@ def trained(config: TrainConfig, actions: Sequence[str], workspace: Path) -> Run
 
 def run_name(config: TrainConfig, actions: Sequence[str]) -> str:
     """A folder name that people can tell apart and that no other settings have."""
-    text = json.dumps([config.to_dict(), list(actions)], sort_keys=True)
+    text = json.dumps([config.changes(), list(actions)], sort_keys=True)
     start = (
         f"{config.data}-{config.model}".replace(":", "-").replace("/", "-").replace("=", "").replace(",", "-")
     )

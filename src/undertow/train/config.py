@@ -62,6 +62,8 @@ class TrainConfig:
     """Epochs after which a step schedule multiplies the rate by gamma."""
     gamma: float = 0.1
     """Factor of a step schedule."""
+    restart: int | None = None
+    """Begin the schedule anew after so many epochs: for what is trained again from there."""
     clip: float | None = None
     """Largest norm of the gradient."""
     loss: Loss = "ce"
@@ -133,6 +135,10 @@ class TrainConfig:
             raise BadValue("alpha", "1 with cross-entropy", self.alpha, "Add --loss mse.")
         if self.milestones and self.schedule != "step":
             raise BadValue("milestones", "none unless --schedule step", self.milestones)
+        if self.restart is not None:
+            _check_range("restart", self.restart, 1)
+        if self.restart is not None and self.schedule == "constant":
+            raise BadValue("restart", "none unless --schedule step or cosine", self.restart)
         if self.schedule == "step" and not self.milestones:
             raise BadValue("schedule step", "at least one --milestones epoch", "none")
         chosen = [self.last_layer_only, self.freeze is not None, self.greedy]
@@ -156,17 +162,24 @@ class TrainConfig:
 
     def learning_rate(self, epoch: int) -> float:
         """The rate during `epoch` (1 is the first): a pure function, so nothing needs to be restored."""
+        length = self.restart or max(1, self.epochs)
+        epoch = (epoch - 1) % length + 1 if self.restart else epoch
         match self.schedule:
             case "constant":
                 return self.lr
             case "step":
                 return self.lr * self.gamma ** sum(epoch > milestone for milestone in self.milestones)
             case "cosine":
-                return self.lr * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / max(1, self.epochs)))
+                return self.lr * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / length))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return asdict(self)
+
+    def changes(self) -> dict[str, Any]:
+        """The settings that differ from the defaults: the same text however many settings there are one day."""
+        usual = TrainConfig().to_dict()
+        return {name: value for name, value in self.to_dict().items() if value != usual[name]}
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> TrainConfig:

@@ -69,7 +69,11 @@ def draw_bars(axes: Axes, found: Findings, measure: str, title: str, **where: An
         name for name in found.cases if found.has(name, measure, split="test", checkpoint="last", **where)
     ]
     seen = [found.seen(name, measure, split="test", checkpoint="last", **where) for name in names]
-    paper = {one.case: one.value for one in found.study.published if one.measure == measure}
+    paper = {
+        one.case: one.value
+        for one in found.study.published
+        if one.measure == measure and one.where.get("split", "test") == "test"
+    }
     bars(
         axes, names, [one.mean for one in seen], [one.low for one in seen], [one.high for one in seen],
         [paper.get(name) for name in names],

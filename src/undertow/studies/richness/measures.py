@@ -25,7 +25,7 @@ from undertow.richness.dimension import effective_dimension
 from undertow.richness.eigenfunctions import spectrum
 from undertow.richness.head import as_rows, layer_called, watch_layer
 from undertow.richness.head import last_layer as name_of_last
-from undertow.richness.similarity import parameter_norm, s_init
+from undertow.richness.similarity import cka, parameter_norm, s_init
 from undertow.studies.findings import row
 from undertow.studies.task import Rows
 from undertow.train.run import Run
@@ -128,6 +128,8 @@ def richness_rows(now: Sight, start: Sight | None, model: nn.Module, labels: boo
     }
     if start is not None:
         measures["s_init"] = lambda: s_init(start.features, now.features)
+        # The paper's tables agree with features and samples exchanged: similarity of (P, P) matrices.
+        measures["s_init_transposed"] = lambda: cka(start.features.T, now.features.T)
     rows = [_row_or_reason(name, compute, count) for name, compute in measures.items()]
     return [*rows, *(_collapse_rows(now, model, count) if labels else [])]
 
@@ -142,7 +144,12 @@ def _collapse_rows(now: Sight, model: nn.Module, count: dict[str, int]) -> Rows:
     except BadData as reason:
         return [row("nc1_stabilised", None, note=str(reason), **count)]
     names = ("nc1", "nc1_stabilised", "trace_within", "nc2_etf", "nc3", "nc4")
-    return [row(name, getattr(found, name), note=found.note, **count) for name in names]
+    rows = [row(name, getattr(found, name), note=found.note, **count) for name in names]
+    # The paper's tables agree with Sigma_W as a mean over the classes, where its eq. 33 has a sum.
+    return rows + [
+        row(f"{name}_mean", getattr(found, name) / found.classes, **count)
+        for name in ("nc1_stabilised", "trace_within")
+    ]
 
 
 def _row_or_reason(name: str, compute: Callable[[], float | None], count: dict[str, int]) -> dict[str, Any]:

@@ -44,13 +44,25 @@ def _ordered(found: Findings) -> Verdict:
 
 
 def _others_disagree(found: Findings) -> Verdict:
-    """Lazier with alpha would mean: S_init and NC1 rise, and the norm changes in one direction."""
-    words, misled = [], True
-    for measure, where in (("s_init", TEST), ("parameter_norm", {}), ("nc1_stabilised", {"split": "train"})):
-        values = [found.mean(name, measure, **where) for name in _SCALES]
-        misled &= not values[0] < values[1] < values[2]
-        words.append(f"{measure} {', '.join(map(number, values))}")
-    return Verdict(misled, "; ".join(words))
+    """Lazier with alpha would mean: S_init, norm and NC1 rise."""
+    train = {"split": "train"}
+    values = [
+        (measure, [found.mean(name, measure, **where) for name in _SCALES])
+        for measure, where in (
+            ("s_init_transposed", TEST),
+            ("parameter_norm", {}),
+            ("nc1_stabilised_mean", train),
+        )
+    ]
+    words = "; ".join(f"{measure} {', '.join(map(number, numbers))}" for measure, numbers in values)
+    return Verdict(not any(one[0] < one[1] < one[2] for _, one in values), words)
+
+
+def _kernels_disagree(found: Findings) -> Verdict:
+    seen = [found.seen(name, "s_init", **TEST) for name in _SCALES]
+    return Verdict(
+        not seen[0].mean < seen[1].mean < seen[2].mean, "S_init of kernels " + ", ".join(map(str, seen))
+    )
 
 
 target_scale = Study(
@@ -76,7 +88,7 @@ target_scale = Study(
             for name, value in zip(_SCALES, (0.927, 0.924, 0.883), strict=True)
         ),
         *(
-            Published(name, "s_init", value, 3 * spread, "table 7, 3 s.d.", TEST)
+            Published(name, "s_init_transposed", value, 3 * spread, "table 7, 3 s.d.", TEST)
             for name, value, spread in zip(
                 _SCALES, (0.068, 0.041, 0.052), (0.0021, 0.0045, 0.018), strict=True
             )
@@ -86,20 +98,27 @@ target_scale = Study(
             for name, value in zip(_SCALES, (3.4e3, 3.2e3, 3.2e3), strict=True)
         ),
         *(
-            Published(name, "nc1_stabilised", value, 3 * spread, "table 7, 3 s.d.", {"split": "train"})
+            Published(name, "nc1_stabilised_mean", value, 3 * spread, "table 7, 3 s.d.", {"split": "train"})
             for name, value, spread in zip(_SCALES, (2.3e4, 3.2e3, 8.1e2), (4.1e3, 4.3e2, 1.4e2), strict=True)
         ),
         *(
-            Published(name, "trace_within", value, 3 * spread, "table 7, 3 s.d.", {"split": "train"})
+            Published(name, "trace_within_mean", value, 3 * spread, "table 7, 3 s.d.", {"split": "train"})
             for name, value, spread in zip(_SCALES, (2.0, 0.31, 0.12), (0.25, 0.023, 0.012), strict=True)
         ),
     ),
     claims=(
         Claim("D_LR grows with alpha: larger alpha is lazier", _ordered),
-        Claim("S_init, parameter norm and NC1 do not order the three as laziness does", _others_disagree),
+        Claim(
+            "S_init (as in its table), norm and NC1 do not order the three as laziness does", _others_disagree
+        ),
+        Claim("nor does S_init of n x n kernels, as its text defines it", _kernels_disagree),
     ),
     figure=spectra_and_bars,
     options={"samples": 10_000, "checkpoints": "last"},
+    notes=(
+        "The paper's S_init agrees with features and samples exchanged, CKA of (P, P) matrices "
+        "(s_init_transposed); its NC1 and tr Sigma_W with Sigma_W as a mean over classes, not the sum of its eq. 33.",
+    ),
     paper_seeds=3,
 )
 
@@ -112,7 +131,7 @@ def _misread(found: Findings) -> Verdict:
     words, holds = [], True
     for measure, where, rises in (
         ("d_lr", TEST, True), ("s_init", TEST, False), ("parameter_norm", {}, False),
-        ("nc1_stabilised", {"split": "train"}, False),
+        ("nc1_stabilised_mean", {"split": "train"}, False),
     ):  # fmt: skip
         curve = found.curve(_DECAY, measure, x="checkpoint", **where)
         first, last = float(curve.mean[0]), float(curve.mean[-1])
@@ -133,7 +152,7 @@ def _decay_figure(found: Findings) -> Figure:
         axes,
         (
             ("d_lr", TEST, "D_LR (rises)"), ("s_init", TEST, "S_init (falls)"),
-            ("parameter_norm", {}, "squared norm (falls)"), ("nc1_stabilised", {"split": "train"}, "NC1 (falls)"),
+            ("parameter_norm", {}, "squared norm (falls)"), ("nc1_stabilised_mean", {"split": "train"}, "NC1 (falls)"),
         ),
         strict=True,
     ):  # fmt: skip
@@ -184,10 +203,10 @@ weight_decay = Study(
         Published(_DECAY, "parameter_norm", 3.1e3, 3.5e2, "table 6", {"checkpoint": "first"}),
         Published(_DECAY, "parameter_norm", 2.2e-5, None, "table 1", {"checkpoint": "last"}),
         Published(
-            _DECAY, "nc1_stabilised", 1.2e5, None, "table 1", {"split": "train", "checkpoint": "first"}
+            _DECAY, "nc1_stabilised_mean", 1.2e5, None, "table 1", {"split": "train", "checkpoint": "first"}
         ),
         Published(
-            _DECAY, "nc1_stabilised", 7.5e-14, None, "table 1", {"split": "train", "checkpoint": "last"}
+            _DECAY, "nc1_stabilised_mean", 7.5e-14, None, "table 1", {"split": "train", "checkpoint": "last"}
         ),
     ),
     claims=(

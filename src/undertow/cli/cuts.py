@@ -1,0 +1,121 @@
+"""`undertow cuts`: where a network can be parted into a shallow and a deep part."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from undertow.cli.factory import import_factory
+from undertow.cli.layers import from_spec
+from undertow.cli.screen import console, print_json, table, thousands
+from undertow.errors import BadValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor, nn
+
+    from undertow.train.run import Run
+
+SAMPLES = 8
+
+
+def cuts(
+    source: str, *, data: str | None = None, model: str | None = None, all: bool = False, json: bool = False
+) -> None:
+    """List the modules where a network can be cut: all information passes through their output.
+
+    Args:
+        source: a model spec such as resnet20, or a run's folder.
+        data: the named data set whose shape a spec gets, or the data of someone else's checkpoints.
+        model: package.module:function that gives an untrained model, for checkpoints that are not undertow's.
+        all: every module, with the reason why it is no cut.
+        json: one JSON object per module.
+    """
+    built, x = _from_run(Path(source), data, model) if Path(source).is_dir() else _random(source, data)
+    found = _explained(built, x)
+    shown = [row for row in found if all or row["valid"]]
+    if json:
+        for row in shown:
+            print_json(row)
+        return
+    columns = [
+        "cut after",
+        "output",
+        "numbers",
+        "shallow parameters",
+        "default",
+        *(["why not"] if all else []),
+    ]
+    body = _cells(shown, getattr(built, "cuts", ()), all)
+    console().print(table("", columns, body, right=["output", "numbers", "shallow parameters"]))
+    rest = "" if all else " --all says why the others are none."
+    valid = sum(bool(row["valid"]) for row in found)
+    console().print(f"{valid} of {len(found)} modules are different cuts.{rest}")
+
+
+def _explained(model: nn.Module, x: Tensor) -> list[dict[str, Any]]:
+    """Every module: whether it is a cut, why not, and what runs up to it."""
+    from undertow.models import layers_of
+    from undertow.temporal.cuts import explain_cuts
+    from undertow.temporal.cuts_trace import trace
+
+    line = trace(model, x)
+    shapes = {layer.name: layer.shape or () for layer in layers_of(model, x)}
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    rows: list[dict[str, Any]] = []
+    for name, reason in explain_cuts(model, x).items():
+        before = line.shallow(name) if name in line.calls else None
+        count = None if before is None else sum(sizes.get(weight, 0) for weight in before)
+        rows.append(
+            {"name": name, "valid": not reason, "reason": reason, "shallow_parameters": count, "shape": shapes[name]}
+        )  # fmt: skip
+    return rows
+
+
+def _cells(rows: list[dict[str, Any]], default: tuple[str, ...], reasons: bool) -> Iterator[list[str]]:
+    for row in rows:
+        shape, count = row["shape"], row["shallow_parameters"]
+        yield [
+            row["name"], "×".join(map(str, shape)) or "–", thousands(prod(shape)) if shape else "–",
+            "–" if count is None else thousands(count), "yes" * (row["name"] in default),
+            *([row["reason"]] if reasons else []),
+        ]  # fmt: skip
+
+
+def _from_run(path: Path, data: str | None, model: str | None) -> tuple[nn.Module, Tensor]:
+    """The last checkpoint with a few of its own test samples, or random ones of that shape."""
+    from undertow.data.inputs import to_inputs
+    from undertow.data.load import load_data
+    from undertow.errors import NotThere
+    from undertow.train.run import open_run
+
+    run = open_run(path, model=import_factory(model) if model else None)
+    try:
+        found = load_data(data) if data else run.data()
+    except NotThere:
+        return run.model(), _noise(_shape_of(run), bool((run.facts.model or {}).get("vocabulary")))
+    scaling = run.facts.data["scaling"] if run.facts.data else found.scaling
+    return run.model(), to_inputs(found.test.x[:SAMPLES], scaling)
+
+
+def _shape_of(run: Run) -> tuple[int, ...]:
+    shape = tuple((run.facts.model or {}).get("shape", ()))
+    if not shape:
+        raise BadValue(f"{run.path}", "data to try cuts on", None, "Name the data with --data.")
+    return shape
+
+
+def _random(spec: str, data: str | None) -> tuple[nn.Module, Tensor]:
+    built, example = from_spec(spec, data)
+    return built, _noise(tuple(example.shape[1:]), not example.is_floating_point())
+
+
+def _noise(shape: tuple[int, ...], tokens: bool) -> Tensor:
+    import torch
+
+    draw = torch.Generator().manual_seed(0)
+    if tokens:
+        return torch.randint(0, 2, (SAMPLES, *shape), generator=draw)  # in every vocabulary
+    return torch.randn(SAMPLES, *shape, generator=draw)

@@ -1,0 +1,52 @@
+"""The networks of paper 000 as it trained them, and small ones for a laptop.
+
+    Case("mlp", MLP); Case("resnet", RESNET)
+    Change(train=..., cases={"mlp": LAPTOP_MLP, "resnet": LAPTOP_RESNET})
+
+All laptop studies train the same two networks, so that one folder of results trains them once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.train.config import TrainConfig
+
+MLP_CASE, RESNET_CASE = "MLP on MNIST", "ResNet on CIFAR-10"
+
+MLP = TrainConfig(
+    model="mlp:256-256,dropout=0.2", data="mnist", optimiser="sgd", lr=0.01, momentum=0.9, weight_decay=1e-4,
+    batch_size=200, epochs=300, checkpoints="every:1",
+)  # fmt: skip
+RESNET = TrainConfig(
+    model="resnet20", data="cifar10", scaling="imagenet", augment="crop-flip", optimiser="sgd", lr=0.1,
+    momentum=0.9, weight_decay=1e-4, batch_size=128, schedule="step", milestones=(100, 150), gamma=0.1,
+    epochs=300, checkpoints="every:1",
+)  # fmt: skip
+
+EPOCHS = 50
+"""Epochs of every laptop run."""
+
+LAPTOP_MLP: dict[str, Any] = {"train_size": 10_000, "test_size": 2000, "epochs": EPOCHS}
+LAPTOP_RESNET: dict[str, Any] = {
+    "model": "resnet8:width=8", "train_size": 3000, "test_size": 2000, "epochs": EPOCHS, "milestones": (30, 42),
+    "augment": "none",
+}  # fmt: skip
+LAPTOP = {MLP_CASE: LAPTOP_MLP, RESNET_CASE: LAPTOP_RESNET}
+LAPTOP_WORDS = (
+    "a tenth of the epochs and fewer samples, so more drift between neighbouring checkpoints; "
+    "no augmentation, so that the small ResNet fits its training data"
+)
+
+SMOKE_MLP: dict[str, Any] = {
+    "data": "digits",
+    "model": "mlp:16-16",
+    "train_size": 300,
+    "test_size": 100,
+    "epochs": 6,
+}
+SMOKE_RESNET: dict[str, Any] = {
+    "data": "digits", "model": "resnet8:width=2", "train_size": 200, "test_size": 100, "epochs": 6,
+    "milestones": (4,), "scaling": None, "augment": "none",
+}  # fmt: skip
+SMOKE = {MLP_CASE: SMOKE_MLP, RESNET_CASE: SMOKE_RESNET}

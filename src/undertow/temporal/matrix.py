@@ -1,0 +1,200 @@
+"""All composites of a run's checkpoints: T shallow passes for all cuts together, T x T deep ones for each cut.
+
+    found = composite_matrix(run)                              # the run's own cuts, checkpoints and test data
+    found = composite_matrix(run, x, y, cuts=["layer1", "layer2"], checkpoints="every:10", memory="1GB")
+    found = composite_matrix(run, "train", deep=[300])         # a column: all shallow parts, one deep part
+    found.predictions                                          # (cuts, S, D, N); see matrix_result.py
+    found.table                                                # tidy rows
+
+    composer = Composer(run, "layer2")                         # the cut is checked once
+    composer.model(10, 50)                                     # composite(10, 50) as a module
+    composer.matrix("train"); composer.matrix(corrupted, split="fog 3")
+
+Shallow checkpoints are taken one after the other: one pass gives the features at all cuts, every deep part answers
+to them, and they are forgotten. So memory holds the features of one checkpoint at a time (of as many samples as the
+budget allows), and no sample goes through a shallow part twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from undertow.errors import BadValue
+from undertow.sizes import parse_size
+from undertow.temporal.compose_merge import merge
+from undertow.temporal.compose_split import Cut
+from undertow.temporal.cuts import SAMPLES, find_cuts
+from undertow.temporal.matrix_data import Source, chosen_checkpoints, gather, gather_calibration
+from undertow.temporal.matrix_result import CompositeMatrix
+from undertow.temporal.matrix_work import Evaluation, Settings
+from undertow.train.foreign import load_weights, read_weights
+from undertow.train.prepare import find_device, objective_of
+from undertow.train.run import Run
+from undertow.train.seeds import global_stream
+
+BatchNorm = Literal["own", "recalibrated"]
+Checkpoints = str | int | Iterable[int]
+Progress = Callable[[int, int], None]
+"""Is told how many steps are done, and of how many."""
+
+
+class Composer:
+    """Composites of one run at cuts that were checked."""
+
+    def __init__(
+        self,
+        run: Run,
+        cuts: str | Iterable[str] = "auto",
+        *,
+        x: Source = None,
+        batch_norm: BatchNorm = "own",
+        calibration: Source = None,
+        memory: str | int = "2GB",
+        batch_size: int = 256,
+        device: str | None = None,
+    ) -> None:
+        """Check the cuts on a few samples.
+
+        Args:
+            run: an opened run that can build its model.
+            cuts: names or patterns of modules; auto takes the model's own choice (see `find_cuts`).
+            x: samples to check the cuts on; the run's own test data when not given.
+            batch_norm: whose statistics a deep part uses: its own, or recalibrated on the composite.
+            calibration: samples for that; some of the run's training samples when not given.
+            memory: how much results, weights and features may take together; the samples, one model and what a
+                forward pass needs come on top.
+            batch_size: samples per forward pass.
+            device: where the models run; where the run's model is built when not given.
+        """
+        if batch_norm not in ("own", "recalibrated"):
+            raise BadValue("batch_norm", "own or recalibrated", batch_norm)
+        if batch_size < 1:
+            raise BadValue("batch_size", "1 or more", batch_size)
+        self.run, self.batch_norm, self.batch_size = run, batch_norm, batch_size
+        self.memory = parse_size(memory)
+        self.device = None if device is None else find_device(device)
+        self._calibration = gather_calibration(run, calibration) if batch_norm == "recalibrated" else None
+        model = self.load(run.epochs[-1])
+        few = gather(run, x).batch(slice(0, 2 * SAMPLES), self.device)
+        self.cuts: tuple[Cut, ...] = tuple(find_cuts(model, cuts, few))
+
+    def load(self, at: int, into: nn.Module | None = None) -> nn.Module:
+        """The whole model at a checkpoint in evaluation mode; built, or loaded into one that was built before."""
+        model = self._fresh() if into is None else into
+        one = self.run.checkpoint(at)
+        load_weights(model, read_weights(one.path), str(one.path))
+        return model
+
+    def model(self, shallow: int, deep: int, cut: str | None = None) -> nn.Module:
+        """composite(shallow, deep) as a module of its own, with own statistics; the first cut if none is named."""
+        names = [one.name for one in self.cuts]
+        if cut is not None and cut not in names:
+            raise BadValue("Composer.model", f"one of its cuts ({', '.join(names)})", cut)
+        chosen = self.cuts[0 if cut is None else names.index(cut)]
+        return merge(self._fresh(), self.run.weights(shallow), self.run.weights(deep), chosen)
+
+    def matrix(
+        self,
+        x: Source = None,
+        y: Tensor | None = None,
+        *,
+        checkpoints: Checkpoints = "all",
+        shallow: Checkpoints | None = None,
+        deep: Checkpoints | None = None,
+        split: str | None = None,
+        sample_losses: bool = False,
+        progress: Progress | None = None,
+    ) -> CompositeMatrix:
+        """Answers of all composites; see `composite_matrix`."""
+        settings = Settings(
+            cuts=self.cuts,
+            shallow=chosen_checkpoints(self.run, checkpoints if shallow is None else shallow),
+            deep=chosen_checkpoints(self.run, checkpoints if deep is None else deep),
+            batch_size=self.batch_size,
+            memory=self.memory,
+            sample_losses=sample_losses,
+            read=self._scalar_answers(),
+        )
+        data = gather(self.run, x, y, split)
+        return Evaluation(self.load, settings, data, self._calibration).run(progress)
+
+    def _fresh(self) -> nn.Module:
+        # A user's factory may draw from the global generator: the same draws each time, and none lost.
+        with global_stream(0, "fresh model", 0, torch.device("cpu")):
+            model = self.run.fresh().eval()
+        return model if self.device is None else model.to(self.device)
+
+    def _scalar_answers(self) -> Callable[[Tensor], Tensor] | None:
+        """How one output is read as a class, where the run was trained so; None for one output per class."""
+        config = self.run.config
+        if config is None or config.target != "scalar":
+            return None
+        return objective_of(config, self.run.data()).predict
+
+
+def composite_matrix(
+    run: Run,
+    x: Source = None,
+    y: Tensor | None = None,
+    *,
+    cuts: str | Iterable[str] = "auto",
+    checkpoints: Checkpoints = "all",
+    shallow: Checkpoints | None = None,
+    deep: Checkpoints | None = None,
+    split: str | None = None,
+    batch_norm: BatchNorm = "own",
+    calibration: Source = None,
+    memory: str | int = "2GB",
+    batch_size: int = 256,
+    device: str | None = None,
+    sample_losses: bool = False,
+    progress: Progress | None = None,
+) -> CompositeMatrix:
+    """Predictions, losses and accuracies of composite(s, t) for all s, t and cuts.
+
+    Args:
+        run: an opened run that can build its model.
+        x: Samples, a DataSet, inputs (tensor, dict or tuple), or "train" or "test" for the run's own data; test
+            when not given.
+        y: class numbers (N,) where `x` are bare inputs; without them there are predictions only.
+        cuts: names or patterns of modules; auto takes the model's own choice.
+        checkpoints: all, last, every:5, a list such as "0,10,60", or numbers; for both parts.
+        shallow: other checkpoints for the shallow part.
+        deep: other checkpoints for the deep part.
+        split: what the rows call these samples; test (or the named split) when not given.
+        batch_norm: own statistics of the deep part, or recalibrated on the composite.
+        calibration: samples for that; some of the run's training samples when not given.
+        memory: how much results, weights and features may take together.
+        batch_size: samples per forward pass.
+        device: where the models run.
+        sample_losses: keep the loss of every sample too (float32).
+        progress: is called with the steps done and all steps.
+    """
+    data = gather(run, x, y, split)
+    composer = Composer(
+        run, cuts, x=data, batch_norm=batch_norm, calibration=calibration, memory=memory, batch_size=batch_size,
+        device=device,
+    )  # fmt: skip
+    return composer.matrix(
+        data,
+        checkpoints=checkpoints,
+        shallow=shallow,
+        deep=deep,
+        sample_losses=sample_losses,
+        progress=progress,
+    )
+
+
+def composite_matrices(
+    run: Run, splits: Mapping[str, Source | tuple[Tensor, Tensor]], **settings: object
+) -> dict[str, CompositeMatrix]:
+    """`composite_matrix` for several data sets by name: {"train": "train", "fog": samples, "mine": (x, y)}."""
+    found: dict[str, CompositeMatrix] = {}
+    for name, source in splits.items():
+        x, y = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
+        found[name] = composite_matrix(run, x, y, split=name, **settings)  # pyright: ignore
+    return found
