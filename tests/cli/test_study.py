@@ -19,8 +19,8 @@ def test_list_names_every_study(capsys):
 def test_show_says_what_a_scale_changes(capsys):
     assert main(["study", "show", "richness/weight-decay", "--scale", "laptop"]) == 0
     out = capsys.readouterr().out
-    assert "epochs 200 → 20" in out
-    assert "weight decay 100 → 1000" in out
+    assert "epochs 200 → 10" in out
+    assert "weight decay 100 → 2000" in out
     assert "D_LR rises" in out
 
 

@@ -60,6 +60,7 @@ def _from_run(path: Path) -> tuple[nn.Module, Tensor | None]:
 
 
 def from_spec(spec: str, data: str | None) -> tuple[nn.Module, Tensor]:
+    """A model of the catalogue, and a batch of the data that it is built for."""
     import torch
 
     from undertow.models import MODELS, build_model, parse_spec
