@@ -58,5 +58,5 @@ def test_actions_change_the_run_and_its_name(tmp_path):
     assert len(still) == 2
     fresh = trained(CONFIG, ["reinitialise 1 layer2"], tmp_path)
     assert open_run(fresh.path).facts.interventions == ["ReinitialiseAt 1 layer2"]
-    with pytest.raises(BadValue, match="freeze or reinitialise"):
+    with pytest.raises(BadValue, match="freeze, reinitialise or edit"):
         trained(CONFIG, ["melt 1 layer1"], tmp_path)

@@ -158,6 +158,7 @@ def _told(screen: Console, told: Progress) -> None:
 def tell(screen: Console, outcome: Outcome, folder: Path) -> None:
     """The table paper / ours / within, and the claims."""
     known: list[dict[str, Any]] = outcome.comparison().to_dict("records")  # pyright: ignore[reportAssignmentType]
+    there = {case.name for case in outcome.study.cases}  # a scale may leave cases out
     lines = [
         [
             line["case"],
@@ -167,6 +168,7 @@ def tell(screen: Console, outcome: Outcome, folder: Path) -> None:
             _within(line),
         ]
         for line in known
+        if line["case"] in there
     ]
     if lines:
         screen.print(

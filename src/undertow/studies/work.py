@@ -9,6 +9,7 @@ a killed one goes on where it stopped, and two processes never train the same ru
 Actions change a model after an epoch, as a text of three words:
     freeze 150 layer1            layer1 and all before it stand still
     reinitialise 200 layer3      layer3 and all behind it get fresh weights
+    edit 40 velpic               that probe of the last features is written into the head
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
+from torch import nn
 
+from undertow.data.samples import DataSet
 from undertow.errors import BadValue
+from undertow.repair.transfer import write_probe_into_head
 from undertow.studies.task import Rows, find
 from undertow.train.config import TrainConfig
-from undertow.train.interventions import FreezeAt, Intervention, ReinitialiseAt
+from undertow.train.interventions import EditAt, FreezeAt, Intervention, ReinitialiseAt
 from undertow.train.loop import train
 from undertow.train.prepare import prepare_data, prepare_model
 from undertow.train.run import Run, is_run, open_run
@@ -76,5 +80,12 @@ def _action(text: str, config: TrainConfig) -> Intervention:
         case "reinitialise":
             fresh = replace(config, seed_init=config.init_seed + 1)
             return ReinitialiseAt(int(epoch), target, lambda: prepare_model(fresh, prepare_data(fresh))[0])
+        case "edit":
+            data = prepare_data(config)
+            return EditAt(int(epoch), lambda model: _write(model, data, target))
         case _:
-            raise BadValue("action", "freeze or reinitialise, an epoch and a layer", text)
+            raise BadValue("action", "freeze, reinitialise or edit, an epoch and what", text)
+
+
+def _write(model: nn.Module, data: DataSet, probe: str) -> None:
+    write_probe_into_head(model, data, probe=probe)

@@ -1,0 +1,285 @@
+"""Editing and regularising: VeLPIC written into the head, in mid-training too, and dropout.
+
+find_study("latent/transfer"); find_study("latent/intervention"); find_study("latent/dropout")
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from undertow.plots import line, panels
+from undertow.studies.findings import Curve, Findings, number
+from undertow.studies.latent.dynamics import degree_of, layers, model_curve, probe_curve
+from undertow.studies.latent.settings import DEGREES, LAPTOP, NETS, SMOKE, WORDS, case_name, cases, changes
+from undertow.studies.recipe import Case, Change, Claim, Study, Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MEASURES = "undertow.studies.latent.measures"
+
+# ----------------------------------------------------------------------------------------------------- transfer
+
+
+def _curve(found: Findings, case: str, who: str, split: str = "test") -> Curve:
+    return found.curve(case, "accuracy", x="checkpoint", probe=who, split=split)
+
+
+def _edit_helps(found: Findings) -> Verdict:
+    words, holds = [], True
+    for case in (case for case in found.cases if 0 < degree_of(case) < 1):
+        model, edited = (float(_curve(found, case, who).mean[-1]) for who in ("model", "edited"))
+        holds &= edited > model
+        words.append(f"{case}: {number(model)} → {number(edited)}")
+    return Verdict(holds, "test accuracy at the end, " + "; ".join(words))
+
+
+def _edit_unlearns(found: Findings) -> Verdict:
+    """The edited model repeats fewer of the corrupted training labels."""
+    words, holds = [], True
+    for case in (case for case in found.cases if 0 < degree_of(case) < 1):
+        model, edited = (float(_curve(found, case, who, "train").mean[-1]) for who in ("model", "edited"))
+        holds &= edited < model
+        words.append(f"{case}: {number(model)} → {number(edited)}")
+    return Verdict(holds, "accuracy on the corrupted training labels, " + "; ".join(words))
+
+
+def _transfer_figure(found: Findings) -> Figure:
+    shown = found.cases[: 2 * len(DEGREES)]
+    columns = min(len(shown), len(DEGREES))
+    figure, axes = panels(columns, -(-len(shown) // columns), title=found.study.title, size=(2.7, 2.4))
+    for panel, case in zip(axes, shown, strict=False):
+        for index, (who, split, words) in enumerate(
+            (
+                ("model", "test", "model"),
+                ("edited", "test", "edited"),
+                ("model", "train", "model, training labels"),
+            )
+        ):
+            line(panel, _curve(found, case, who, split), words, index)
+        panel.set(title=case, xlabel="epoch", ylim=(0, 1.02))
+    axes[0].legend(fontsize=6)
+    return figure
+
+
+transfer = Study(
+    name="latent/transfer",
+    title="Writing the probe into the head gives the model what its last layer knows",
+    source="paper 001, figures 7, 16, 17 and 18",
+    cases=cases(NETS),
+    measure=f"{MEASURES}:transfer",
+    changes={
+        "smoke": Change(
+            cases=changes(SMOKE),
+            only=tuple(case_name(net, degree) for net in SMOKE for degree in (0.4, 0.6)),
+            minutes=0.2,
+        ),
+        "laptop": Change(
+            cases=changes(LAPTOP),
+            only=tuple(case_name(net, degree) for net in LAPTOP for degree in DEGREES),
+            because=WORDS,
+            minutes=8,
+        ),
+    },
+    claims=(
+        Claim("the edited model is better on test samples at the end of training", _edit_helps),
+        Claim("and repeats fewer of the corrupted training labels", _edit_unlearns),
+    ),
+    figure=_transfer_figure,
+    paper_seeds=3,
+)
+
+# ------------------------------------------------------------------------------------------------- intervention
+
+_LEFT, _EDITED = "left alone", "edited"
+_DEGREE = 0.4
+
+
+def _names(net: str) -> tuple[str, str]:
+    return f"{net}, {_LEFT} {_DEGREE:g}", f"{net}, {_EDITED} {_DEGREE:g}"
+
+
+def _at_once(found: Findings) -> Verdict:
+    """The epoch after the edit is better than the same epoch of the run that was left alone."""
+    words, holds = [], True
+    for left, edited, at in _pairs(found):
+        values = [found.mean(case, "epoch_accuracy", checkpoint=at + 1) for case in (left, edited)]
+        holds &= values[1] > values[0]
+        words.append(f"{edited}: {number(values[0])} alone, {number(values[1])} edited, an epoch later")
+    return Verdict(holds, "; ".join(words))
+
+
+def _lasts(found: Findings) -> Verdict:
+    words, holds = [], True
+    for left, edited, _ in _pairs(found):
+        values = [found.mean(case, "epoch_accuracy", checkpoint="last") for case in (left, edited)]
+        holds &= values[1] > values[0] + 0.01
+        words.append(f"{edited}: {number(values[0])} alone, {number(values[1])} edited, at the end")
+    return Verdict(holds, "; ".join(words))
+
+
+def _pairs(found: Findings) -> list[tuple[str, str, int]]:
+    """Both cases of each net, and the epoch of the edit."""
+    pairs = [_names(net) for net in NETS]
+    there = [pair for pair in pairs if set(pair) <= set(found.cases)]
+    return [(left, edited, int(found.study.case(edited).actions[0].split()[1])) for left, edited in there]
+
+
+def _intervention_figure(found: Findings) -> Figure:
+    pairs = _pairs(found)
+    figure, axes = panels(2, len(pairs), title=found.study.title, size=(4.0, 2.7))
+    for place, (left, edited, at) in enumerate(pairs):
+        for index, case in enumerate((left, edited)):
+            line(
+                axes[2 * place],
+                found.curve(case, "epoch_accuracy", x="checkpoint"),
+                case.partition(", ")[2],
+                index,
+            )
+        for index, layer in enumerate(layers(found, edited)):
+            line(axes[2 * place + 1], probe_curve(found, edited, "velpic", layer), layer, index)
+        for panel in axes[2 * place : 2 * place + 2]:
+            panel.axvline(at, color="#888888", linewidth=0.8)
+            panel.set(xlabel="epoch", ylim=(0, 1.02))
+            panel.legend(fontsize=7)
+        axes[2 * place].set(title=f"{left.partition(',')[0]}: model")
+        axes[2 * place + 1].set(title="VeLPIC by layer, edited run")
+    return figure
+
+
+def _edit_cases(epoch: int) -> dict[str, tuple[str, ...]]:
+    return {_names(net)[1]: (f"edit {epoch} velpic",) for net in NETS}
+
+
+def _pair_changes(settings: dict[str, dict[str, object]]) -> dict[str, dict[str, object]]:
+    return {name: own for net, own in settings.items() for name in _names(net)}
+
+
+intervention = Study(
+    name="latent/intervention",
+    title="Editing the head in mid-training",
+    source="paper 001, figures 8, 9 and 19",
+    cases=tuple(
+        Case(name, replace(NETS[net], noise=f"{_DEGREE:g}", epochs=100, stop_at=None), actions)
+        for net in NETS
+        for name, actions in zip(_names(net), ((), ("edit 40 velpic",)), strict=True)
+    ),
+    measure=f"{MEASURES}:intervention",
+    changes={
+        "smoke": Change(
+            cases=_pair_changes({"MLP-MNIST": {**SMOKE["MLP-MNIST"], "epochs": 4}}),
+            actions={
+                name: actions for name, actions in _edit_cases(2).items() if name.startswith("MLP-MNIST")
+            },
+            only=_names("MLP-MNIST"),
+            minutes=0.1,
+        ),
+        "laptop": Change(
+            cases=_pair_changes({net: {**own, "epochs": 60} for net, own in LAPTOP.items()}),
+            actions={
+                name: actions for name, actions in _edit_cases(25).items() if name.partition(",")[0] in LAPTOP
+            },
+            only=tuple(name for net in LAPTOP for name in _names(net)),
+            because=WORDS + "; edited at epoch 25 of 60",
+            minutes=4,
+        ),
+    },
+    claims=(
+        Claim("an epoch after the edit the model is better than the one left alone", _at_once),
+        Claim("it is still better at the end (by more than a point)", _lasts),
+    ),
+    figure=_intervention_figure,
+    notes=(
+        "Batch size and optimiser go on as they were. The authors went on with a fresh optimiser and batches of one, "
+        "which confounds their finding of little degradation.",
+    ),
+)
+
+# ------------------------------------------------------------------------------------------------------ dropout
+
+_DROPOUT_NETS = ("CNN-FashionMNIST",)
+
+
+def _dropout_case(net: str, degree: float) -> str:
+    return f"{net} with dropout {degree:g}"
+
+
+def _dropout_models(model: str) -> str:
+    return f"{model},dropout=0.2" if ":" in model else f"{model}:dropout=0.2"
+
+
+def _same_dynamics(found: Findings) -> Verdict:
+    """With dropout the best layer still ends above the model."""
+    words, holds = [], True
+    for case in (case for case in found.cases if "dropout" in case and 0 < degree_of(case) < 1):
+        model = float(model_curve(found, case).mean[-1])
+        best = max(float(probe_curve(found, case, "masc", layer).mean[-1]) for layer in layers(found, case))
+        holds &= best > model
+        words.append(f"{case}: model {number(model)}, best layer {number(best)}")
+    return Verdict(holds, "; ".join(words))
+
+
+def _dropout_figure(found: Findings) -> Figure:
+    plain = [case for case in found.cases if "dropout" not in case]
+    figure, axes = panels(len(plain), title=found.study.title, size=(3.0, 2.6))
+    for panel, case in zip(axes, plain, strict=True):
+        twin = case.replace(" ", " with dropout ", 1)
+        for index, name in enumerate((case, twin)):
+            last = layers(found, name)[-1]
+            words = "dropout" if "dropout" in name else "plain"
+            line(panel, model_curve(found, name), f"model, {words}", index)
+            line(
+                panel,
+                probe_curve(found, name, "masc", last),
+                f"MASC, last layer, {words}",
+                index,
+                linewidth=0.9,
+            )
+        panel.set(title=case, xlabel="epoch", ylim=(0, 1.02))
+    axes[0].legend(fontsize=6)
+    return figure
+
+
+_DROPPED = (0.2, 0.4, 0.8)
+_LAPTOP_CNN, _SMOKE_MLP = LAPTOP["CNN-FashionMNIST"], SMOKE["CNN-FashionMNIST"]
+
+
+def _both(own: dict[str, object]) -> dict[str, dict[str, object]]:
+    model = str(own["model"])
+    plain = {case_name(net, degree): own for net in _DROPOUT_NETS for degree in _DROPPED}
+    dropped = {
+        _dropout_case(net, degree): {**own, "model": _dropout_models(model)}
+        for net in _DROPOUT_NETS
+        for degree in _DROPPED
+    }
+    return {**plain, **dropped}
+
+
+dropout = Study(
+    name="latent/dropout",
+    title="Dropout does not change what layers know",
+    source="paper 001, figures 21 to 24",
+    cases=(
+        *cases(_DROPOUT_NETS, _DROPPED),
+        *(
+            Case(
+                _dropout_case(net, degree),
+                replace(NETS[net], noise=f"{degree:g}", model=_dropout_models(NETS[net].model)),
+            )
+            for net in _DROPOUT_NETS
+            for degree in _DROPPED
+        ),
+    ),
+    measure=f"{MEASURES}:grid",
+    options={"probes": ("masc", "velpic")},
+    changes={
+        "smoke": Change(cases=_both(dict(_SMOKE_MLP)), minutes=0.3),
+        "laptop": Change(cases=_both(dict(_LAPTOP_CNN)), because=WORDS, minutes=8),
+    },
+    claims=(Claim("with dropout the best layer still ends above the model", _same_dynamics),),
+    figure=_dropout_figure,
+    paper_seeds=3,
+)
+
+STUDIES = (transfer, intervention, dropout)

@@ -1,0 +1,84 @@
+"""The networks of paper 001 at all degrees of corruption, and small ones for a laptop.
+
+case_name("MLP-MNIST", 0.4)                 # "MLP-MNIST 0.4"
+cases(("MLP-MNIST", "CNN-FashionMNIST"))    # a Case for each degree
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from undertow.studies.recipe import Case
+from undertow.train.config import TrainConfig
+
+DEGREES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+_SGD = TrainConfig(
+    model="mlp", data="mnist", optimiser="sgd", lr=1e-3, momentum=0.9, batch_size=32, epochs=500, stop_at=1.0
+)
+_ADAM = TrainConfig(
+    model="cnn", data="mnist", optimiser="adam", lr=2e-4, batch_size=128, epochs=500, stop_at=1.0
+)
+
+NETS: Mapping[str, TrainConfig] = {
+    "MLP-MNIST": _SGD,
+    "MLP-CIFAR10": replace(_SGD, data="cifar10"),
+    "CNN-MNIST": _ADAM,
+    "CNN-FashionMNIST": replace(_ADAM, data="fashion_mnist"),
+    "CNN-CIFAR10": replace(_ADAM, data="cifar10", batch_size=32),
+    "AlexNet-TinyImageNet": replace(
+        _ADAM, model="alexnet", data="tiny_imagenet", scaling="unit", lr=1e-4, batch_size=500
+    ),
+    "ResNet18-CIFAR10": replace(_SGD, model="resnet18:pool", data="cifar10"),
+}
+"""By the paper's names; checkpoints 0, 1, 2, 4, ..., 20, 25, ... (the default)."""
+
+LAPTOP: Mapping[str, Mapping[str, Any]] = {
+    "MLP-MNIST": {
+        "model": "mlp:128-512-512-512",
+        "train_size": 5000,
+        "test_size": 2000,
+        "lr": 1e-2,
+        "epochs": 60,
+    },
+    "CNN-FashionMNIST": {
+        "train_size": 2000,
+        "test_size": 2000,
+        "lr": 1e-3,
+        "epochs": 40,
+        "model": "cnn:width=8",
+    },
+}
+"""Smaller sets are memorised within minutes at a larger rate."""
+
+SMOKE: Mapping[str, Mapping[str, Any]] = {
+    "MLP-MNIST": {"data": "digits", "model": "mlp:16-16", "train_size": 200, "test_size": 100, "epochs": 2},
+    "CNN-FashionMNIST": {"data": "mnist1d:n=200", "model": "mlp:16-16", "epochs": 2},
+}
+
+WORDS = "smaller sets and a larger rate, so that they are memorised within minutes"
+
+
+def case_name(net: str, degree: float) -> str:
+    """The name of a net at a degree of corruption."""
+    return f"{net} {degree:g}"
+
+
+def cases(nets: Iterable[str], degrees: Iterable[float] = DEGREES, **settings: Any) -> tuple[Case, ...]:
+    """Every net at every degree."""
+    chosen = tuple(degrees)
+    return tuple(
+        Case(case_name(net, degree), replace(NETS[net], noise=f"{degree:g}", **settings))
+        for net in nets
+        for degree in chosen
+    )
+
+
+def changes(
+    settings: Mapping[str, Mapping[str, Any]], degrees: Iterable[float] = DEGREES
+) -> dict[str, Mapping[str, Any]]:
+    """The settings of a scale for each of its cases."""
+    chosen = tuple(degrees)
+    return {case_name(net, degree): own for net, own in settings.items() for degree in chosen}
