@@ -6,9 +6,11 @@ OMP_NUM_THREADS=1 python bench/richness.py [--quick] [--json FILE]
 Goals: D_LR at n = 10,000, p = 1,024, C = 10 at most twice the p x p product and at least 50 times faster than CKA on
 kernels; tracker under 2 % of a step (MLP 256-256-256, batch 64, Adam); memory p^2 + batch whatever n.
 
-CKA on kernels is timed twice. "centred by H" takes c(A) = H A H as it is written, in n x n products: one of its four is
-timed and counted four times, beside the rest. "centred by means" subtracts row and column means instead, the best one
-can do with n x n kernels. --quick uses n = 3,000.
+Each way is set beside what uses the same numbers: d_lr multiplies float32 features in float32, so it stands beside the
+float32 product and float32 kernels, and also beside float64 kernels, which someone takes who wants its digits.
+CKA on kernels is timed twice. "H" takes c(A) = H A H as it is written, in n x n products: one of its four is timed and
+counted four times, beside the rest. "means" subtracts row and column means instead, the best one can do with n x n
+kernels. --quick uses n = 3,000.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -29,7 +32,7 @@ from torch import Tensor, nn
 
 from _ratio import median_seconds, report
 from undertow.models.build import build_model
-from undertow.richness import DLR, RichnessTracker, d_lr
+from undertow.richness import DLR, RichnessTracker, d_lr, d_lr_interval
 
 DIM, OUTPUTS = 1024, 10
 
@@ -41,9 +44,9 @@ def samples(count: int) -> tuple[Tensor, Tensor]:
 
 
 def kernel_cka(features: Tensor, outputs: Tensor) -> float:
-    """1 - CKA(T, T_MP) on n x n kernels, centred by row and column means."""
-    basis = torch.linalg.qr(outputs.double()).Q
-    kernels = [features.double() @ features.double().T, basis @ basis.T]
+    """1 - CKA(T, T_MP) on n x n kernels, centred by row and column means, in the dtype given."""
+    basis = torch.linalg.qr(outputs).Q
+    kernels = [features @ features.T, basis @ basis.T]
     for kernel in kernels:
         kernel -= kernel.mean(0)
         kernel -= kernel.mean(1, keepdim=True)
@@ -65,27 +68,40 @@ def d_lr_rows(count: int) -> list[dict[str, object]]:
     fast = median_seconds(
         {
             "d_lr": lambda: d_lr(features, outputs),
+            "d_lr precise": lambda: d_lr(features, outputs, precise=True),
             "streamed": stream,
-            "product": lambda: precise.T @ precise,
+            "interval": lambda: d_lr_interval(features, outputs),
+            "product64": lambda: precise.T @ precise,
             "product32": lambda: features.T @ features,
         }
     )
-    values = [d_lr(features, outputs), stream(), kernel_cka(features, outputs)]
-    assert max(values) - min(values) < 1e-9, values
-    kernels = median_seconds({"cka": lambda: kernel_cka(features, outputs)}, 1)["cka"]
-    kernel = precise @ precise.T
-    began = time.perf_counter()
-    _ = kernel @ kernel
-    by_h = kernels + 4 * (time.perf_counter() - began)
+    exact = d_lr(precise, outputs.double())
+    errors = {
+        "d_lr": d_lr(features, outputs) - exact, "d_lr precise": d_lr(features, outputs, precise=True) - exact,
+        "streamed": stream() - exact, "interval": d_lr_interval(features, outputs).value - exact,
+    }  # fmt: skip
+    means, by_h = {}, {}
+    for bits, rows in ((32, features), (64, precise)):
+        means[bits] = seconds_of(lambda rows=rows: kernel_cka(rows, outputs.to(rows.dtype)))
+        kernel = rows @ rows.T
+        by_h[bits] = means[bits] + 4 * seconds_of(lambda kernel=kernel: kernel @ kernel)
+    assert abs(kernel_cka(precise, outputs.double()) - exact) < 1e-9
     return [
         {
-            "measure": name, "n": count, "seconds": round(fast[name], 3),
-            "/ float64 product": round(fast[name] / fast["product"], 2),
-            "/ float32 product": round(fast[name] / fast["product32"], 2),
-            "CKA by means / it": round(kernels / fast[name], 1), "CKA by H / it": round(by_h / fast[name]),
+            "measure": name, "n": count, "seconds": round(fast[name], 3), "error": f"{abs(errors[name]):.0e}",
+            "/ own product": round(fast[name] / fast[f"product{bits}"], 2),
+            "means32 / it": round(means[32] / fast[name], 1), "means64 / it": round(means[64] / fast[name], 1),
+            "H32 / it": round(by_h[32] / fast[name]), "H64 / it": round(by_h[64] / fast[name]),
         }
-        for name in ("d_lr", "streamed")
+        for name, bits in (("d_lr", 32), ("d_lr precise", 64), ("streamed", 64), ("interval", 32))
     ]  # fmt: skip
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    """Of one run: kernels take long enough."""
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
 
 
 def tracker_rows(rounds: int, block: int = 20) -> list[dict[str, object]]:

@@ -58,10 +58,15 @@ def test_features_moments_and_operators_agree(c, offset):
     assert d_lr_from_moments(parts) == pytest.approx(d_lr(features, outputs), **CLOSE)
 
 
-def test_float32_rows_are_summed_in_float64():
-    """Fails for float32 sums: an offset of 1e3 then costs all but three digits."""
-    features, outputs = (part.float() for part in sample(n=3000, offset=1e3))
-    assert d_lr(features, outputs) == pytest.approx(d_lr(features.double(), outputs.double()), **CLOSE)
+@pytest.mark.parametrize("size", [1e-25, 1.0, 1e25])
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_float32_rows_keep_their_digits(offset, size):
+    """Fails for float32 sums (an offset of 1e3 costs all but three digits), and for squares out of range."""
+    features, outputs = (part.float() for part in sample(n=3000, p=300, offset=offset))
+    features *= size
+    wanted = d_lr(features.double(), outputs.double())
+    assert d_lr(features, outputs, precise=True) == pytest.approx(wanted, **CLOSE)
+    assert d_lr(features, outputs) == pytest.approx(wanted, rel=0, abs=1e-7)
 
 
 def test_invariant_to_rotation_scale_and_shift_of_features():

@@ -1,8 +1,9 @@
 """How rich the training was: did the network transform its features, or fit a readout on what it had?
 
-    from undertow.richness import d_lr, measure_richness, neural_collapse, spectrum
+    from undertow.richness import d_lr, d_lr_interval, measure_richness, neural_collapse, spectrum
 
     d_lr(features, outputs)                      # 0 = rich, towards 1 = lazy; tensors or arrays
+    d_lr_interval(features, outputs).low         # where it would lie for many samples
     neural_collapse(features, labels).nc1        # how far the classes have collapsed
     spectrum(train, test, targets, outputs)      # which features express the target, and which are used
     measure_richness(model, x, y)                # all of it from one pass over the samples
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from undertow.richness.dimension import effective_dimension, effective_dimension_from_moments
     from undertow.richness.eigenfunctions import Spectrum, spectrum
     from undertow.richness.head import last_layer
+    from undertow.richness.intervals import Interval, d_lr_interval, jackknife
     from undertow.richness.measure import Richness, measure_richness
+    from undertow.richness.pooled import Pooled, PooledAccumulator
     from undertow.richness.similarity import cka, parameter_norm, s_init
     from undertow.richness.streaming import DLR, NeuralCollapse
     from undertow.richness.tracker import RichnessTracker
@@ -39,16 +42,21 @@ if TYPE_CHECKING:
 __all__ = [
     "DLR",
     "Collapse",
+    "Interval",
     "LowRank",
     "NeuralCollapse",
+    "Pooled",
+    "PooledAccumulator",
     "Richness",
     "RichnessTracker",
     "Spectrum",
     "cka",
     "d_lr",
     "d_lr_from_moments",
+    "d_lr_interval",
     "effective_dimension",
     "effective_dimension_from_moments",
+    "jackknife",
     "last_layer",
     "low_rank",
     "low_rank_from_moments",
@@ -66,7 +74,9 @@ _HOMES = {
     "dimension": ("effective_dimension", "effective_dimension_from_moments"),
     "eigenfunctions": ("Spectrum", "spectrum"),
     "head": ("last_layer",),
+    "intervals": ("Interval", "d_lr_interval", "jackknife"),
     "measure": ("Richness", "measure_richness"),
+    "pooled": ("Pooled", "PooledAccumulator"),
     "similarity": ("cka", "parameter_norm", "s_init"),
     "streaming": ("DLR", "NeuralCollapse"),
     "tracker": ("RichnessTracker",),

@@ -3,7 +3,7 @@
     found = neural_collapse(features, labels, weights=head.weight, predictions=logits.argmax(1))
     found.nc1, found.nc1_stabilised, found.trace_within
     found.nc2_equinorm, found.nc2_equiangle, found.nc2_etf, found.nc3, found.nc4
-    neural_collapse_from_moments(moments)        # all but nc4, which needs the samples
+    neural_collapse_from_moments(moments)        # all but nc4, which needs the samples; also of `Pooled`
 
 With class means mu_c and their plain mean mu (each class counts the same, however large):
     Sigma_W = sum_c E_c[(x - mu_c)(x - mu_c)^T]           the paper's eq. 33, a sum over the classes
@@ -32,6 +32,7 @@ from torch import Tensor
 
 from undertow.errors import BadData
 from undertow.features.moments import Moments, check_labels
+from undertow.richness.pooled import Pooled
 from undertow.richness.rows import TOLERANCE, Array, as_tensor, class_numbers, float_rows, same_count
 
 STABILISER = 1e-4
@@ -107,16 +108,24 @@ def neural_collapse(
     return found if predictions is None else _with_nearest(found, rows, means, as_tensor(predictions))
 
 
-def neural_collapse_from_moments(moments: Moments, weights: Array | None = None) -> Collapse:
+def neural_collapse_from_moments(moments: Moments | Pooled, weights: Array | None = None) -> Collapse:
     """The same numbers from gathered moments; `nc4` needs the samples and is left out."""
     _check_counts(moments.counts)
-    within = moments.within(balanced=True) * moments.classes
+    pooled = isinstance(moments, Pooled)
+    within = moments.within() if pooled else moments.within(balanced=True) * moments.classes
 
     def along(directions: Tensor) -> Tensor:
         return ((directions @ within) * directions).sum(1)
 
     found = _collapse(_Classes(moments.counts, moments.means, float(within.trace()), along), weights)
-    return replace(found, note=_joined(found.note, "nc4 needs the samples, not their moments"))
+    shares = "" if not pooled or moments.exact else _OTHER_SHARES
+    return replace(found, note=_joined(found.note, shares, "nc4 needs the samples, not their moments"))
+
+
+_OTHER_SHARES = (
+    "classes came in other shares than told, by default equal ones: in nc1 and trace_within one that came oftener "
+    "counts more (give `sizes`)"
+)
 
 
 def _collapse(of: _Classes, weights: Array | None) -> Collapse:

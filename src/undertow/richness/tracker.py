@@ -7,7 +7,8 @@
 
 No pass is added: a hook on the last linear layer keeps what enters and leaves it. Only batches in training
 mode count, so features are what training saw: with dropout, if the model has it, and from weights that have
-moved within the window. For a number at fixed weights use `measure_richness`.
+moved within the window. Tokens count each, padding too: the last layer does not see the mask. For a number at fixed
+weights and without padding use `measure_richness`.
 
 Not every batch is kept, but by default one in four: keeping one costs two copies, 2 to 3 % of a step of a small
 network (MLP 256-256-256, batch 64), one in four about 1 % (bench/richness.py). All else happens in `compute`.
