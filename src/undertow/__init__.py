@@ -11,6 +11,7 @@
 
     table = ut.probe_grid(run)                              # what every layer knew at every checkpoint
     probe = ut.MASC(variance=0.99).fit(features, labels)    # scikit-learn estimators
+    result = ut.audit(run); print(result.verdict)           # all lenses, and what follows from them
     ut.d_lr(features, outputs)                              # 0 rich, towards 1 lazy
     with ut.Tap(model, ["layer2", "blocks.*.mlp"]) as tap:  # features of any module
         outputs, features = tap(x)
@@ -26,6 +27,8 @@ from undertow._lazy import lazy
 from undertow._version import __version__
 
 if TYPE_CHECKING:
+    from undertow.audit.settings import AuditConfig
+    from undertow.audit.work import audit
     from undertow.data.load import load_data
     from undertow.data.noise import LabelNoise
     from undertow.data.samples import DataSet, Samples
@@ -41,10 +44,12 @@ if TYPE_CHECKING:
     from undertow.models.build import build_model
     from undertow.repair.export import load_graft
     from undertow.repair.mend import repair
+    from undertow.report.page import render
     from undertow.richness.alignment import d_lr, d_lr_from_moments
     from undertow.richness.collapse import neural_collapse
     from undertow.richness.dimension import effective_dimension
     from undertow.richness.eigenfunctions import spectrum
+    from undertow.richness.intervals import d_lr_interval
     from undertow.richness.measure import measure_richness
     from undertow.richness.similarity import cka, parameter_norm, s_init
     from undertow.richness.streaming import DLR, NeuralCollapse
@@ -65,6 +70,7 @@ __all__ = [
     "LDA",
     "MASC",
     "QDA",
+    "AuditConfig",
     "DataSet",
     "EditAt",
     "FreezeAt",
@@ -83,12 +89,14 @@ __all__ = [
     "UndertowError",
     "VeLPIC",
     "__version__",
+    "audit",
     "build_model",
     "cka",
     "compose",
     "composite_matrix",
     "d_lr",
     "d_lr_from_moments",
+    "d_lr_interval",
     "effective_dimension",
     "load_data",
     "load_graft",
@@ -97,6 +105,7 @@ __all__ = [
     "open_run",
     "parameter_norm",
     "probe_grid",
+    "render",
     "repair",
     "s_init",
     "spectrum",
@@ -110,6 +119,7 @@ __getattr__, __dir__ = lazy(
     {
         "d_lr": "undertow.richness.alignment",
         "d_lr_from_moments": "undertow.richness.alignment",
+        "d_lr_interval": "undertow.richness.intervals",
         "cka": "undertow.richness.similarity",
         "s_init": "undertow.richness.similarity",
         "parameter_norm": "undertow.richness.similarity",
@@ -144,7 +154,10 @@ __getattr__, __dir__ = lazy(
         "open_run": "undertow.train.run",
         "probe_grid": "undertow.latent.grid",
         "train": "undertow.train",
+        "audit": "undertow.audit",
+        "AuditConfig": "undertow.audit.settings",
         "repair": "undertow.repair",
+        "render": "undertow.report.page",
         "load_graft": "undertow.repair.export",
         "compose": "undertow.temporal.compose_merge",
         "composite_matrix": "undertow.temporal.matrix",

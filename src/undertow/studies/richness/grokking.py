@@ -31,7 +31,8 @@ def _groks(found: Findings) -> Verdict:
 
 def _richer(found: Findings) -> Verdict:
     before, after = (found.seen(_CASE, f"d_lr_{moment}", split="test") for moment in ("before", "after"))
-    return Verdict(after.mean < before.mean, f"D_LR {before} before, {after} after")
+    understood = found.mean(_CASE, "accuracy_after", split="test") > 0.95
+    return Verdict(after.mean < before.mean if understood else None, f"D_LR {before} before, {after} after")
 
 
 def _figure(found: Findings) -> Figure:
@@ -111,7 +112,8 @@ grokking = Study(
     figure=_figure,
     notes=(
         "After: the checkpoint with the best test accuracy. Before: the last one before it with less than 20 %.",
-        "The paper's setting (Adam, no weight decay, targets of 1) takes hours here. With cross-entropy D_LR was seen to rise.",
+        "The paper's setting (Adam, no weight decay, targets of 1) takes hours on a laptop.",
+        "With cross-entropy and weight decay D_LR was seen to rise, from .41 to .63, when it groks.",
     ),
 )
 
