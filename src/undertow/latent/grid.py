@@ -247,10 +247,10 @@ class _Grid:
         """A hash of the checkpoint's file, or of the fresh model's weights."""
         seen = hashlib.blake2b(digest_size=16)
         if at != FRESH:
-            seen.update(self.run.checkpoint(at).path.read_bytes())
-        else:
-            for value in self._model(at).state_dict().values():
-                seen.update(value.cpu().contiguous().flatten().view(torch.uint8).numpy())
+            with self.run.checkpoint(at).path.open("rb") as file:
+                return hashlib.file_digest(file, lambda: seen).hexdigest()
+        for value in self._model(at).state_dict().values():
+            seen.update(value.cpu().contiguous().flatten().view(torch.uint8).numpy())
         return seen.hexdigest()
 
     def _checkpoint(self, at: int, cells: list[Cell], own: Cell | None) -> Iterator[dict[str, Any]]:

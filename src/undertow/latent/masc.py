@@ -31,6 +31,7 @@ from undertow.features.wide import Rows
 from undertow.latent.arrays import Array, as_written, is_positive, is_whole, matching, scaled
 from undertow.latent.probe import MomentsProbe, by_class
 from undertow.latent.subspace import Subspace, of_moment, of_rows, of_stored
+from undertow.latent.threads import side_by_side
 
 if TYPE_CHECKING:
     from undertow.features.moments import Moments
@@ -73,22 +74,25 @@ class MASC(MomentsProbe):
         self._start(rows[0].shape[1], torch.tensor([part.shape[0] for part in rows]), classes)
         with as_written(rows[0].device):
             found = [of_stored(part, **self._wanted()) for part in rows]
-            self._keep(self._side_by_side(found), like=found[0].basis)
+            self._keep(self._joined(found), like=found[0].basis)
         return self
 
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
-        places = by_class(index, counts)
-        return self._side_by_side([of_rows(rows.index_select(0, at), **self._wanted()) for at in places])
+        def solve(at: Tensor) -> Subspace:
+            return of_rows(rows.index_select(0, at), **self._wanted())
+
+        size = min(int(counts.max()), rows.shape[1])
+        return self._joined(side_by_side(solve, by_class(index, counts), rows.device, size))
 
     def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
-        return self._side_by_side(
+        return self._joined(
             [
                 of_moment(moments.second_moment(c), rounding=moments.resolution, **self._wanted())
                 for c in range(moments.classes)
             ]
         )
 
-    def _side_by_side(self, found: list[Subspace]) -> dict[str, Tensor]:
+    def _joined(self, found: list[Subspace]) -> dict[str, Tensor]:
         basis = torch.cat([part.basis for part in found], 1)
         return {
             "basis_": basis,

@@ -27,6 +27,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     ),
     "richness.plain_nets": ("batch-norm", "last-layer-only"),
     "richness.functions": ("heaviside", "regression", "nystrom"),
+    "richness.grokking": ("grokking",),
     "latent.dynamics": (
         "masc-dynamics",
         "velpic-dynamics",

@@ -91,13 +91,13 @@ reinitialise = Study(
         ),
         "laptop": Change(
             cases={
-                _BASE: {**LAPTOP_RESNET, "epochs": 25, "milestones": (15, 21), "checkpoints": "every:25"},
+                _BASE: {**LAPTOP_RESNET, "epochs": 25, "milestones": (12, 20), "checkpoints": "every:25"},
                 **{
                     name: {
                         **LAPTOP_RESNET,
                         "epochs": 50,
                         "restart": 25,
-                        "milestones": (15, 21),
+                        "milestones": (12, 20),
                         "checkpoints": "every:25",
                     }
                     for name in (_ONE, _TWO)

@@ -29,7 +29,7 @@ EPOCHS = 50
 
 LAPTOP_MLP: dict[str, Any] = {"train_size": 10_000, "test_size": 2000, "epochs": EPOCHS}
 LAPTOP_RESNET: dict[str, Any] = {
-    "model": "resnet8:width=8", "train_size": 3000, "test_size": 2000, "epochs": EPOCHS, "milestones": (30, 42),
+    "model": "resnet8:width=8", "train_size": 3000, "test_size": 2000, "epochs": EPOCHS, "milestones": (15, 30),
     "augment": "none",
 }  # fmt: skip
 LAPTOP = {MLP_CASE: LAPTOP_MLP, RESNET_CASE: LAPTOP_RESNET}

@@ -1,0 +1,394 @@
+"""Depth and data: learning curve, low-rank features, intermediate layers, greedy layer-wise training.
+
+find_study("richness/learning-curve"); find_study("richness/low-rank")
+find_study("richness/layers"); find_study("richness/greedy-layerwise")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from undertow.data.catalogue import DATA
+from undertow.plots import COLOURS, line, panels
+from undertow.studies.findings import Findings, number
+from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
+from undertow.studies.richness.bases import (
+    CIFAR10,
+    CIFAR100,
+    LAPTOP,
+    LAPTOP_VGG,
+    MNIST,
+    NARROW,
+    NARROW_VGG,
+    SMOKE,
+    vgg,
+)
+from undertow.studies.richness.breaks import Break, find_break
+from undertow.studies.richness.figures import draw_bars, draw_spectra
+from undertow.studies.richness.figures_depth import layer_names, layers_figure, over_sizes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MEASURES = "undertow.studies.richness.measures_depth"
+TEST = {"split": "test"}
+
+# ---------------------------------------------------------------------------------------------- learning curve
+
+_SIZES = (100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_000, 50_000)
+_LAPTOP_EPOCHS = {100: 40, 200: 35, 400: 30, 800: 25, 1600: 20, 3200: 20, 6400: 16}
+NEAR = (10**2.5, 10**3.5)
+"""What counts as near 10^3."""
+
+SURE = 0.05
+"""The p value above which a break is not believed."""
+
+
+def _samples(size: int) -> str:
+    return f"{size:,} samples"
+
+
+def _turns(measure: str, name: str) -> Callable[[Findings], Verdict]:
+    """A check that the curve falls faster from near 10^3 on; where one line fits as well nobody can tell."""
+
+    def check(found: Findings) -> Verdict:
+        one = _break_of(found, measure)
+        words = (
+            f"{name}: slope {one.before:.2f} → {one.after:.2f} at {one.at:.0f} samples (p {number(one.p)})"
+        )
+        if one.p > SURE:
+            return Verdict(None, f"one power law fits as well; {words}")
+        return Verdict(NEAR[0] < one.at < NEAR[1] and one.after < one.before, words)
+
+    return check
+
+
+def _richer(found: Findings) -> Verdict:
+    curve = over_sizes(found, "d_lr")
+    first, last = float(curve.mean[0]), float(curve.mean[-1])
+    words = f"D_LR {number(first)} at {curve.x[0]:g} samples, {number(last)} at {curve.x[-1]:g}"
+    return Verdict(last < first, words)
+
+
+def _break_of(found: Findings, measure: str) -> Break:
+    """Each seed's points count on their own: their scatter is what the break is judged by."""
+    points = found.rows.loc[(found.rows["measure"] == measure) & (found.rows["split"] == "test")]
+    points = points.dropna(subset=["value", "size"])
+    return find_break(points["size"].to_numpy(float), points["value"].to_numpy(float))
+
+
+def _curve_figure(found: Findings) -> Figure:
+    figure, axes = panels(3, title=found.study.title)
+    kinds = (("error", "a. test error"), ("loss", "b. test loss"), ("d_lr", "c. D_LR"))
+    for panel, (measure, title) in zip(axes, kinds, strict=True):
+        line(panel, over_sizes(found, measure), marker="o", markersize=4)
+        panel.axvspan(*NEAR, color="#EEEEEE", zorder=0)
+        panel.set(title=title, xlabel="training samples", xscale="log", yscale="log")
+    return figure
+
+
+learning_curve = Study(
+    name="richness/learning-curve",
+    title="With enough data training turns rich and the error falls faster",
+    source="paper 002, figure 2",
+    cases=tuple(Case(_samples(size), replace(CIFAR10, train_size=size)) for size in _SIZES),
+    measure=f"{_MEASURES}:curve_point",
+    claims=(
+        Claim("the test error falls faster from about 10^3 samples on", _turns("error", "error")),
+        Claim("the test loss does too", _turns("loss", "loss")),
+        Claim("D_LR does too", _turns("d_lr", "D_LR")),
+        Claim("more data, richer: D_LR is lower for the largest set than for the smallest", _richer),
+    ),
+    figure=_curve_figure,
+    changes={
+        "smoke": Change(
+            train={key: value for key, value in SMOKE.items() if key != "train_size"},
+            only=tuple(_samples(size) for size in _SIZES[:3]),
+            because="three sizes: too few for a break",
+            minutes=0.1,
+        ),
+        "laptop": Change(
+            train={**LAPTOP, "test_size": 1000, "batch_size": 64},
+            cases={
+                _samples(size): {
+                    "train_size": size,
+                    "epochs": epochs,
+                    "milestones": (epochs * 3 // 5, epochs * 17 // 20),
+                }
+                for size, epochs in _LAPTOP_EPOCHS.items()
+            },
+            only=tuple(_samples(size) for size in _LAPTOP_EPOCHS),
+            because="an eighth of the width with a pool behind the stem, no augmentation, and only as many epochs as "
+            "each size needs to be nearly fitted",
+            minutes=2.5,
+        ),
+    },
+    notes=(
+        "The break is the meeting point of two power laws; it counts if an F test prefers them to one (p < .05). "
+        "The paper's Gaussian process, drawn there for comparison, is left out.",
+    ),
+)
+
+# ---------------------------------------------------------------------------------------------------- low rank
+
+_RANKS = {
+    "ResNet-18 on MNIST": (MNIST, 10, (10.1, 10.0, 4.4e-3, 0.997)),
+    "ResNet-18 on CIFAR-10": (CIFAR10, 10, (10.4, 10.0, 3.1e-3, 0.948)),
+    "VGG-16 on CIFAR-10": (vgg(CIFAR10), 10, (10.0, 10.0, 1.1e-3, 0.933)),
+    "ResNet-18 on CIFAR-100": (CIFAR100, 100, (99.9, 99.7, 2.5e-2, 0.783)),
+    "VGG-16 on CIFAR-100": (vgg(CIFAR100), 100, (95.8, 99.4, 7.4e-2, 0.719)),
+}
+_TABLE = (
+    ("effective_dimension_rest", "train"), ("used_dimension", "test"), ("d_lr", "test"), ("accuracy", "test"),
+)  # fmt: skip
+
+
+def _as_many_as_classes(found: Findings) -> Verdict:
+    words, holds = [], True
+    for name in found.cases:
+        classes = _RANKS[name][1]
+        dimension = found.seen(name, "effective_dimension_rest", split="train")
+        holds &= abs(dimension.mean - classes) <= 0.1 * classes
+        words.append(f"{name} {dimension}")
+    return Verdict(holds, "effective dimension: " + "; ".join(words))
+
+
+def _small(found: Findings) -> Verdict:
+    seen = {name: found.seen(name, "d_lr", **TEST) for name in found.cases}
+    words = "; ".join(f"{name} {one}" for name, one in seen.items())
+    return Verdict(all(one.mean < 0.1 for one in seen.values()), f"D_LR: {words}")
+
+
+def _rank_figure(found: Findings) -> Figure:
+    figure, axes = panels(5, title=found.study.title, size=(3.1, 2.9))
+    draw_spectra(axes[:3], found, [(name, name, {"checkpoint": "last"}) for name in found.cases])
+    axes[0].legend(loc="best", fontsize=6)
+    ratios = [
+        [found.mean(name, measure, split=split) / _RANKS[name][1] for name in found.cases]
+        for measure, split in _TABLE[:2]
+    ]
+    for index, (values, label) in enumerate(zip(ratios, ("features", "use of them"), strict=True)):
+        axes[3].plot(range(len(values)), values, "os"[index], color=COLOURS[index], label=label)
+    axes[3].axhline(1, color="#999999", linewidth=1)
+    top = 1.15 * max(1.0, *ratios[0], *ratios[1])
+    axes[3].set(title="dimension / classes", ylim=(0, top), xlim=(-0.5, len(found.cases) - 0.5))
+    axes[3].set_xticks(range(len(found.cases)), found.cases, rotation=30, ha="right", fontsize=6)
+    axes[3].legend(loc="best")
+    draw_bars(axes[4], found, "d_lr", "D_LR")
+    axes[4].set_xticks(range(len(found.cases)), found.cases, rotation=30, ha="right", fontsize=6)
+    return figure
+
+
+low_rank = Study(
+    name="richness/low-rank",
+    title="As many significant features as classes",
+    source="paper 002, table 4",
+    cases=tuple(Case(name, config) for name, (config, _, _) in _RANKS.items()),
+    measure=f"{_MEASURES}:used_dimensions",
+    claims=(
+        Claim("the features' effective dimension is the number of classes (to a tenth)", _as_many_as_classes),
+        Claim("training is rich everywhere (D_LR < .1)", _small),
+    ),
+    figure=_rank_figure,
+    changes={
+        "smoke": Change(
+            train={**SMOKE, "train_size": 400},
+            only=("ResNet-18 on MNIST",),
+            because="digits of 8x8 pixels, which VGG-16 does not take",
+            minutes=0.1,
+        ),
+        "laptop": Change(
+            train=LAPTOP,
+            cases={"VGG-16 on CIFAR-10": LAPTOP_VGG},
+            only=("ResNet-18 on MNIST", "ResNet-18 on CIFAR-10", "VGG-16 on CIFAR-10"),
+            because=f"{NARROW}; {NARROW_VGG}; CIFAR-100 is left out: after a minute of one core it is far from fitted",
+            minutes=1.5,
+        ),
+    },
+    published=tuple(
+        Published(name, measure, value, within, "table 4", {"split": split})
+        for name, (_, classes, values) in _RANKS.items()
+        for (measure, split), value, within in zip(
+            _TABLE, values, (0.05 * classes, 0.05 * classes, 0.01, 0.02), strict=True
+        )
+    ),
+    notes=(
+        "Effective dimension as in eq. 9, without the first eigenvalue and 1 added, of training features; for the "
+        "utilisation likewise. VGG-16 has batch norm (its value for CIFAR-100 is that of table 3 with it) and the "
+        "settings of figure 3.",
+        "VGG-16 on MNIST (10.0) is left out: five pools need pictures of 32x32, and the paper does not say how it "
+        "enlarged those of 28x28.",
+    ),
+)
+
+# ------------------------------------------------------------------------------------------------------ layers
+
+_RESNET, _WITH, _WITHOUT = "ResNet-18", "VGG-16 with batch norm", "VGG-16 without batch norm"
+_RESNET_LAYERS = {"layers": "layer1,layer2,layer3,avg_pool"}
+_STAND_IN = {"model": "cnn:width=4,units=32", "milestones": (), "layers": "block1,block2,fc3"}
+_VGG_LAYERS = {"layers": "block1,block2,block3,block4,block5,fc2"}
+FITTED = 0.95
+"""Training accuracy from which a network counts as fitted."""
+_POOLED = "maps are averaged down to few pixels, so that there are more samples than features"
+
+
+def _in_first(found: Findings, case: str, measure: str = "utilisation") -> dict[str, float]:
+    """For each layer, the share that its first C features express, C the number of classes."""
+    names = layer_names(found, case, measure)
+    config = found.study.case(case).train
+    classes = DATA[config.data].classes if config else 0
+    return {name: found.mean(case, measure, layer=name, position=classes) for name in names}
+
+
+def _shares(shares: dict[str, float]) -> str:
+    return ", ".join(f"{layer} {number(share)}" for layer, share in shares.items())
+
+
+def _fewer_with_depth(found: Findings) -> Verdict:
+    shares = _in_first(found, _RESNET)
+    values = list(shares.values())
+    rises = all(one < other for one, other in pairwise(values))
+    return Verdict(rises, f"share of the output in the first C features: {_shares(shares)}")
+
+
+def _norm_concentrates(found: Findings) -> Verdict:
+    with_norm, without = (_in_first(found, name) for name in (_WITH, _WITHOUT))
+    rise, flat = ((values := list(shares.values()))[-1] - values[0] for shares in (with_norm, without))
+    words = f"with: {_shares(with_norm)}; without: {_shares(without)}"
+    return _if_fitted(found, rise > 2 * max(flat, 0), f"rises by {number(rise)} and {number(flat)}; {words}")
+
+
+def _most_at_last(found: Findings) -> Verdict:
+    with_norm, without = (_in_first(found, name) for name in (_WITH, _WITHOUT))
+    gaps = {layer: abs(share - without[layer]) for layer, share in with_norm.items()}
+    words = f"difference between with and without: {_shares(gaps)}"
+    return _if_fitted(found, max(gaps, key=lambda layer: gaps[layer]) == next(reversed(gaps)), words)
+
+
+def _if_fitted(found: Findings, holds: bool, words: str) -> Verdict:
+    """The verdict, unless one of the two networks has not learned what its features are asked about."""
+    fits = {name: found.mean(name, "accuracy", split="train") for name in (_WITH, _WITHOUT)}
+    poor = [
+        f"{name} fits only {number(fit)} of its training samples"
+        for name, fit in fits.items()
+        if fit < FITTED
+    ]
+    return Verdict(None, "; ".join([*poor, words])) if poor else Verdict(holds, words)
+
+
+layers = Study(
+    name="richness/layers",
+    title="Deeper layers use fewer and better aligned features",
+    source="paper 002, figures 18 to 20",
+    cases=(
+        Case(_RESNET, CIFAR100, options=_RESNET_LAYERS),
+        Case("ResNet-18 at rate .005", replace(CIFAR100, lr=0.005), options=_RESNET_LAYERS),
+        Case("ResNet-18 at rate .2", replace(CIFAR100, lr=0.2), options=_RESNET_LAYERS),
+        Case(_WITH, vgg(CIFAR100), options=_VGG_LAYERS),
+        Case(_WITHOUT, vgg(CIFAR100, norm=False), options=_VGG_LAYERS),
+    ),
+    measure=f"{_MEASURES}:layer_spectra",
+    claims=(
+        Claim(
+            "the first C features express more of the output from layer to layer (ResNet-18)",
+            _fewer_with_depth,
+        ),
+        Claim("VGG-16 shows that rise with batch norm, and no comparable one without", _norm_concentrates),
+        Claim("with and without batch norm differ most in the last layer", _most_at_last),
+    ),
+    figure=lambda found: layers_figure(
+        found, ((_RESNET, "ResNet-18 at rate .005", "ResNet-18 at rate .2"), (_WITH, _WITHOUT))
+    ),
+    options={"samples": 10_000, "map_side": None},
+    changes={
+        "smoke": Change(
+            train={**SMOKE, "train_size": 400},
+            cases={_WITH: _STAND_IN, _WITHOUT: _STAND_IN},
+            only=(_RESNET, _WITH, _WITHOUT),
+            because="VGG-16 does not take digits of 8x8 pixels: a small CNN stands in for both",
+            minutes=0.1,
+        ),
+        "laptop": Change(
+            train={**LAPTOP, "data": "cifar10", "alpha": 1 / 3},
+            cases={
+                _WITH: {**LAPTOP_VGG, "map_side": 4},
+                _WITHOUT: {**LAPTOP_VGG, "model": "vgg16:width=8,dropout=0", "map_side": 4},
+            },
+            only=(_RESNET, _WITH, _WITHOUT),
+            options={"map_side": 8},
+            because=f"{NARROW}; {NARROW_VGG}, but not without batch norm; {_POOLED}",
+            minutes=2,
+        ),
+    },
+    notes=(
+        "Intermediate layers are seen linearly only; D_LR is not given for them.",
+        "Flattened maps have up to 65,536 features: with 10,000 samples the curves of such layers reach 1 whatever "
+        "the features (the paper's appendix J), and their decomposition wants some 30 GB.",
+    ),
+)
+
+# -------------------------------------------------------------------------------------------- greedy layerwise
+
+_FULL, _GREEDY = "full backpropagation", "layer by layer"
+
+
+def _collapse_earlier(found: Findings) -> Verdict:
+    full, greedy = (_in_first(found, name) for name in (_FULL, _GREEDY))
+    words = f"share of the output in the first C features: {_shares(greedy)}; full {_shares(full)}"
+    return Verdict(greedy["layer2"] > full["layer2"], words)
+
+
+def _quality_stands(found: Findings) -> Verdict:
+    """What the layers behind layer 2 add to the share of the target in the first C features."""
+    full, greedy = (_in_first(found, name, "quality") for name in (_FULL, _GREEDY))
+    gains = [shares["avg_pool"] - shares["layer2"] for shares in (greedy, full)]
+    words = f"gain behind layer 2: {number(gains[0])}, full {number(gains[1])}"
+    return Verdict(gains[0] < gains[1], f"{words}; quality {_shares(greedy)}; full {_shares(full)}")
+
+
+def _worse(found: Findings) -> Verdict:
+    full, greedy = (found.seen(name, "accuracy", **TEST) for name in (_FULL, _GREEDY))
+    return Verdict(greedy.mean < full.mean, f"test accuracy {greedy}, full {full}")
+
+
+greedy_layerwise = Study(
+    name="richness/greedy-layerwise",
+    title="Layer-by-layer training collapses features earlier",
+    source="paper 002, figure 21",
+    cases=(
+        Case(_FULL, CIFAR10, options=_RESNET_LAYERS),
+        Case(_GREEDY, replace(CIFAR10, greedy=True, epochs=1000, restart=200), options=_RESNET_LAYERS),
+    ),
+    measure=f"{_MEASURES}:layer_spectra",
+    claims=(
+        Claim(
+            "layer 2 is more collapsed: its first C features express more of the output", _collapse_earlier
+        ),
+        Claim("behind layer 2 quality gains less than with full backpropagation", _quality_stands),
+        Claim("the network does worse", _worse),
+    ),
+    figure=lambda found: layers_figure(found, ((_FULL, _GREEDY),)),
+    options={"samples": 10_000, "map_side": None},
+    changes={
+        "smoke": Change(
+            train={**SMOKE, "train_size": 400}, cases={_GREEDY: {"epochs": 5, "restart": 1}}, minutes=0.1
+        ),
+        "laptop": Change(
+            train=LAPTOP,
+            cases={_GREEDY: {"epochs": 60, "restart": 12, "milestones": (8, 10)}},
+            options={"map_side": 8},
+            because=f"{NARROW}; layer by layer, each has 12 epochs; {_POOLED}",
+            minutes=1,
+        ),
+    },
+    notes=(
+        "The paper names neither data nor settings of this figure: CIFAR-10 and those of its other CIFAR networks are "
+        "taken, with 200 epochs and the whole schedule of the rate for each of the five layers.",
+        "Intermediate layers are seen linearly only.",
+    ),
+)
+
+STUDIES = (learning_curve, low_rank, layers, greedy_layerwise)

@@ -1,0 +1,117 @@
+"""What the studies of depth and data measure: intermediate layers, all of table 4, points of a learning curve.
+
+    layer_spectra(run, case=..., seed=0, layers="layer1,layer2,avg_pool", map_side=8)
+    used_dimensions(run, case=..., seed=0)       # the last layer, with the dimension of what is used
+    curve_point(run, case=..., seed=0)           # error, loss and D_LR on test samples
+
+An intermediate layer is seen linearly only: what lies behind it is not linear. Its features are flattened, as the
+paper has them; `map_side` averages maps down to so many pixels a side first, which keeps more samples than features.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.functional import adaptive_avg_pool2d
+
+from undertow.data.inputs import to_inputs
+from undertow.data.samples import Samples
+from undertow.errors import BadData
+from undertow.richness.dimension import effective_dimension
+from undertow.richness.eigenfunctions import spectrum
+from undertow.studies.findings import row
+from undertow.studies.richness.measures import Sight, accuracies, last_layer, look, spectrum_rows
+from undertow.studies.richness.measures_functions import sights
+from undertow.studies.task import Rows
+from undertow.train.run import Run
+from undertow.train.stages import run_up_to
+
+DENSE = 120
+"""So many first features have a row each; later ones are thinned out evenly on a log axis."""
+
+LINEAR = "linear view only"
+
+
+def layer_spectra(
+    run: Run, *, case: str, seed: int, layers: str, map_side: int | None = None, samples: int = 10_000
+) -> Rows:
+    """Quality, utilisation and intensity of several layers at the last checkpoint.
+
+    Args:
+        run: a trained run.
+        case: the study's case (unused).
+        seed: the case's seed (unused).
+        layers: blocks of the network by name, shallow to deep, parted by commas; the last enters the head.
+        map_side: average maps down to so many pixels a side; None leaves them.
+        samples: at most so many of each split.
+    """
+    data, at = run.data(), run.epochs[-1]
+    model = run.model(at)
+    parts = [part.take(torch.arange(min(samples, len(part)))) for part in (data.train, data.test)]
+    rows = accuracies(run, at)
+    names = layers.split(",")
+    for depth, name in enumerate(names, start=1):
+        train, test = (_layer(model, part, data.scaling, name, map_side) for part in parts)
+        note = "" if depth == len(names) else LINEAR
+        rows += [{**one, "layer": name, "depth": depth} for one in _curves(train, test, note)]
+    return [{"checkpoint": at, **one} for one in rows]
+
+
+def _layer(model: nn.Module, samples: Samples, scaling: str, name: str, side: int | None) -> Sight:
+    seen = look(model, samples, scaling, name)
+    with torch.no_grad():
+        shape = run_up_to(model, name, to_inputs(samples.x[:1], scaling)).shape[1:]
+    if side is None or len(shape) != 3 or max(shape[1:]) <= side:
+        return seen
+    maps = seen.features.reshape(-1, *shape)
+    return seen._replace(features=adaptive_avg_pool2d(maps, side).flatten(1))
+
+
+def _curves(train: Sight, test: Sight, note: str) -> Rows:
+    try:
+        seen = spectrum(train.features, test.features, test.labels, test.outputs)
+    except BadData as reason:
+        return [row("quality", None, note=str(reason))]
+    where = {
+        "split": "test",
+        "n": len(test.features),
+        "note": "; ".join(filter(None, (note, *seen.warnings))),
+    }
+    places = _places(len(seen.eigenvalues))
+    rows = [row("width", train.features.shape[1], **where)]
+    for name in ("quality", "utilisation", "intensity"):
+        values = getattr(seen, name)
+        rows += [row(name, float(values[place - 1]), position=place, **where) for place in places]
+    return rows
+
+
+def _places(count: int) -> list[int]:
+    """1 to `count`: the first ones all, then forty for each factor of ten, and the last."""
+    late = (DENSE * 10 ** (step / 40) for step in range(400))
+    return sorted({*range(1, min(DENSE, count) + 1), *(int(one) for one in late if one < count), count})
+
+
+def used_dimensions(run: Run, *, case: str, seed: int, samples: int = 10_000) -> Rows:
+    """The last layer's measures and spectrum, and the effective dimension of the utilisation (table 4)."""
+    rows = last_layer(run, case=case, seed=seed, samples=samples, spectra=False)
+    train, test = sights(run, run.epochs[-1], samples)
+    found = spectrum_rows(train, test)
+    try:
+        seen = spectrum(train.features, test.features, test.labels, test.outputs)
+        # Eq. 9 as for eigenvalues: one function counts as the constant, the others by their entropy.
+        used = effective_dimension(seen.feature_utilisation, leave_first=True)
+        found.append(row("used_dimension", used, split="test", n=len(test.features)))
+    except BadData as reason:
+        found.append(row("used_dimension", None, split="test", note=str(reason)))
+    return [*rows, *({"checkpoint": run.epochs[-1], **one} for one in found)]
+
+
+def curve_point(run: Run, *, case: str, seed: int, samples: int = 10_000) -> Rows:
+    """Error, loss and D_LR at the end of training, with the number of training samples."""
+    rows = last_layer(run, case=case, seed=seed, samples=samples, spectra=False)
+    end = run.metrics.set_index(run.unit).loc[run.epochs[-1]]
+    count = len(run.data().train)
+    found = [
+        row("error", 1 - end["test_accuracy"], split="test"), row("loss", end["test_loss"], split="test"),
+    ]  # fmt: skip
+    return [{"size": count, "checkpoint": run.epochs[-1], **one} for one in [*rows, *found]]

@@ -1,0 +1,174 @@
+"""What the studies of functions measure: a step on a line, a scalar target, features whose truth is known.
+
+    heaviside(run, case=..., seed=0)              # spectra, and eigenfunctions as curves over [-1, 1]
+    by_target(run, case=..., seed=0)              # the last layer against a scalar target or classes
+    nystrom(None, case=..., seed=0, exponent=1.0) # nothing is trained: Gaussian features
+
+An eigenfunction has no sign of its own: it is drawn so that it is not negative at the right end.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from undertow.data.samples import Samples
+from undertow.latent.spectrum import eigh
+from undertow.richness.eigenfunctions import Spectrum, spectrum
+from undertow.studies.findings import row
+from undertow.studies.richness.measures import (
+    Sight,
+    chosen,
+    last_layer,
+    look,
+    richness_rows,
+    spectrum_rows,
+)
+from undertow.studies.task import Rows
+from undertow.train.run import Run
+
+
+def sights(run: Run, at: int, samples: int) -> tuple[Sight, Sight]:
+    """What the network at a checkpoint shows on the first training and test samples."""
+    data, model = run.data(), run.model(at)
+    first = [part.take(torch.arange(min(samples, len(part)))) for part in (data.train, data.test)]
+    train, test = (look(model, part, data.scaling) for part in first)
+    return train, test
+
+
+# --------------------------------------------------------------------------------------------- a scalar target
+
+
+def by_target(run: Run, *, case: str, seed: int, samples: int = 10_000) -> Rows:
+    """The last layer's richness, and its spectrum against what the run was to learn: one number, or classes."""
+    rows = last_layer(run, case=case, seed=seed, samples=samples, spectra=False, labels=False)
+    train, test = sights(run, run.epochs[-1], samples)
+    scalar = run.config is not None and run.config.target == "scalar"
+    curves = spectrum_rows(train, test, test.labels.double() if scalar else None)
+    return [*rows, *({"checkpoint": run.epochs[-1], **one} for one in curves)]
+
+
+# ------------------------------------------------------------------------------------------------ a step function
+
+
+def heaviside(
+    run: Run, *, case: str, seed: int, checkpoints: str = "all", grid: int = 201, functions: int = 3
+) -> Rows:
+    """Spectra, the best single feature and the first eigenfunctions over [-1, 1], at checkpoints.
+
+    Args:
+        run: a run with one number in and one out.
+        case: the study's case (unused).
+        seed: the case's seed (unused).
+        checkpoints: all, last, or epochs such as 0,10,100.
+        grid: points at which the eigenfunctions are kept.
+        functions: how many of them.
+    """
+    rows: Rows = []
+    for at in chosen(run, checkpoints):
+        train, test = sights(run, at, 10_000)
+        targets = test.labels.double()
+        found = [{**one, "split": "test"} for one in richness_rows(test, None, run.model(at), labels=False)]
+        found += spectrum_rows(train, test, targets)
+        found += _best_feature(spectrum(train.features, test.features, targets, test.outputs))
+        found += _drawn(run, at, train, grid, functions)
+        rows += [{"checkpoint": at, **one} for one in found]
+    return rows
+
+
+def _best_feature(seen: Spectrum) -> Rows:
+    """The eigenfunction that expresses most of the target, and how much of the output it expresses."""
+    best = int(seen.feature_quality.argmax())
+    return [
+        row("best_feature_quality", float(seen.feature_quality[best]), split="test", position=best + 1),
+        row(
+            "best_feature_utilisation", float(seen.feature_utilisation[best]), split="test", position=best + 1
+        ),
+    ]
+
+
+def _drawn(run: Run, at: int, train: Sight, grid: int, functions: int) -> Rows:
+    """The first eigenfunctions, the target and the learned function at points from -1 to 1."""
+    x = torch.linspace(-1, 1, grid)[:, None]
+    seen = look(run.model(at), Samples.of(x, (x[:, 0] > 0).long()), run.data().scaling)
+    curves = {f"eigenfunction {k}": e for k, e in enumerate(eigenfunctions(train, seen, functions), start=1)}
+    curves |= {"target": seen.labels.double(), "learned": seen.outputs[:, 0].double()}
+    places = x[:, 0].tolist()
+    return [
+        row("curve", value, function=name, x=place)
+        for name, curve in curves.items()
+        for place, value in zip(places, curve.tolist(), strict=True)
+    ]
+
+
+def eigenfunctions(train: Sight, seen: Sight, count: int) -> list[Tensor]:
+    """The first `count` eigenfunctions of the training features at the samples of `seen`, each (M,)."""
+    rows = train.features.double()
+    values, vectors = (part.flip(-1)[..., :count] for part in eigh(rows.T @ rows / len(rows)))
+    drawn = seen.features.double() @ vectors / values.sqrt()
+    return list((drawn * torch.where(drawn[-1] < 0, -1.0, 1.0)).T)
+
+
+# --------------------------------------------------------------------------------------- features with a known truth
+
+
+def nystrom(
+    run: Run | None,
+    *,
+    case: str,
+    seed: int,
+    exponent: float,
+    samples: int = 10_000,
+    features: int = 1_000,
+    draws: int = 3,
+) -> Rows:
+    """How well eigenvalues and eigenfunctions are found from samples of Gaussian features.
+
+    Feature k has variance k^-exponent and is independent of the others: its eigenvalue and eigenfunction.
+
+    Args:
+        run: None.
+        case: the study's case (unused).
+        seed: draws the features.
+        exponent: of the power law.
+        samples: that the spectrum is found from.
+        features: how many.
+        draws: errors are means over so many sets of samples.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    truth = torch.arange(1, features + 1, dtype=torch.float64) ** -exponent
+    errors = [_errors(_gaussian(samples, truth, generator), truth) for _ in range(draws)]
+    names = ("eigenvalue_error", "eigenfunction_error", "span_error")
+    rows = [
+        row(name, value, position=place, n=samples)
+        for name, parts in zip(names, zip(*errors, strict=True), strict=True)
+        for place, value in enumerate(torch.stack(parts).mean(0).tolist(), start=1)
+    ]
+    return [*rows, *_projections(samples, truth, generator)]
+
+
+def _gaussian(count: int, truth: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randn(count, len(truth), generator=generator, dtype=torch.float64) * truth.sqrt()
+
+
+def _errors(rows: Tensor, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of eigenvalues (the paper's eq. 67), eigenfunctions (68) and the span of the first k (74); each (P,)."""
+    values, vectors = (part.flip(-1) for part in eigh(rows.T @ rows / len(rows)))
+    overlap = vectors.square()  # (P, P): true function by found function
+    shared = overlap.cumsum(0).cumsum(1).diagonal() / torch.arange(1, len(truth) + 1)
+    return (values / truth - 1).square(), 1 - vectors.diagonal().abs(), 1 - shared
+
+
+def _projections(samples: int, truth: Tensor, generator: torch.Generator) -> Rows:
+    """Shares of ten expressible functions and of ten of pure noise, on many and on as few samples as features."""
+    train = _gaussian(samples, truth, generator)
+    mix = torch.randn(len(truth), 10, generator=generator, dtype=torch.float64)
+    rows: Rows = []
+    for count, qr in ((samples, True), (samples, False), (len(truth), True)):
+        test = _gaussian(count, truth, generator)
+        noise = torch.randn(count, 10, generator=generator, dtype=torch.float64)
+        seen = spectrum(train, test, test / truth.sqrt() @ mix, noise, qr=qr)
+        way = {"qr": "with QR" if qr else "without QR", "n": count}
+        for name, curve in (("expressed", seen.quality), ("noise_expressed", seen.utilisation)):
+            rows += [row(name, value, position=k, **way) for k, value in enumerate(curve.tolist(), start=1)]
+    return rows

@@ -1,0 +1,139 @@
+"""Networks without residual blocks: VGG-16 with and without batch norm, a CNN trained whole or by its last layer.
+
+find_study("richness/batch-norm"); find_study("richness/last-layer-only")
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from undertow.studies.findings import Findings
+from undertow.studies.recipe import Case, Change, Claim, Study, Verdict
+from undertow.studies.richness.bases import CIFAR100, LAPTOP_VGG, vgg
+from undertow.studies.richness.claims_images import RICH, features_used, judged, listed, seen, table_3
+from undertow.studies.richness.figures import spectra_and_bars
+from undertow.studies.richness.images import MEASURE, NOTHING_LEARNED, OPTIONS
+from undertow.train.config import TrainConfig
+
+LAZY = 0.3
+"""Above this D_LR is called lazy here; the paper's lazy cases lie at .48 to .66."""
+
+# -------------------------------------------------------------------------------------------------- batch norm
+
+_NORMS = ("without", "batch norm")
+
+
+def _norm_makes_rich(found: Findings) -> Verdict:
+    d_lr = seen(found, _NORMS, "d_lr")
+    return judged(found, _NORMS, d_lr[0] > LAZY and d_lr[1] < RICH, listed("D_LR", d_lr))
+
+
+def _norm_generalises(found: Findings) -> Verdict:
+    accuracy = seen(found, _NORMS, "accuracy")
+    return judged(found, _NORMS, accuracy[1] > accuracy[0], listed("test accuracy", accuracy))
+
+
+def _norm_uses_fewer(found: Findings) -> Verdict:
+    used = [features_used(found, case) for case in _NORMS]
+    return judged(found, _NORMS, used[1] < used[0], listed("features used", used))
+
+
+batch_norm = Study(
+    name="richness/batch-norm",
+    title="Batch norm turns VGG-16 from lazy to rich",
+    source="paper 002, table 3 row 7, figure 3",
+    cases=(Case(_NORMS[0], vgg(CIFAR100, norm=False)), Case(_NORMS[1], vgg(CIFAR100))),
+    measure=MEASURE,
+    changes={
+        "smoke": Change(
+            train={
+                "data": "digits", "scaling": "half", "augment": "none", "train_size": 200, "test_size": 100,
+                "batch_size": 50, "epochs": 2,
+            },
+            cases={"without": {"model": "cnn:width=4,units=32"}, "batch norm": {"model": "resnet18:width=4"}},
+            options={"samples": 100},
+            because="VGG-16 wants images of 32x32: a CNN without and a ResNet with batch norm stand in; "
+            f"{NOTHING_LEARNED}",
+            minutes=0.1,
+        ),
+        "laptop": Change(
+            train={**LAPTOP_VGG, "data": "cifar10", "alpha": 1 / 3, "augment": "none"},
+            cases={"without": {"model": "vgg16:width=8,dropout=0"}},
+            because="an eighth of the width, ten classes, 1,000 pictures without augmentation, a larger rate that "
+            "falls: a narrow VGG-16 starts slowly, and without batch norm it fits 40 % of them in two minutes",
+            minutes=2.5,
+        ),
+    },
+    published=table_3(_NORMS, ((0.66, 0.01), (0.073, 0.002)), (21.7, 72.0), (99.5, 100)),
+    claims=(
+        Claim("lazy without batch norm (D_LR > .3), rich with it (D_LR < .1)", _norm_makes_rich),
+        Claim("test accuracy is higher with batch norm", _norm_generalises),
+        Claim("fewer features are used with batch norm", _norm_uses_fewer),
+    ),
+    figure=spectra_and_bars,
+    options=OPTIONS,
+    paper_seeds=3,
+)  # fmt: skip
+
+# ---------------------------------------------------------------------------------------------- last layer only
+
+_PARTS = ("full backpropagation", "last layer only")
+_CNN = TrainConfig(
+    model="cnn:units=1024", data="mnist", scaling="none", loss="mse", alpha=1 / 3, optimiser="adam", lr=1e-3,
+    batch_size=128, epochs=100, checkpoints="every:1000",
+)  # fmt: skip
+
+
+def _whole_is_rich(found: Findings) -> Verdict:
+    d_lr = seen(found, _PARTS, "d_lr")
+    return judged(found, _PARTS, d_lr[0] < RICH and d_lr[1] > LAZY, listed("D_LR", d_lr))
+
+
+def _both_generalise(found: Findings) -> Verdict:
+    accuracy = seen(found, _PARTS, "accuracy")
+    return judged(found, _PARTS, min(accuracy) > 0.95, listed("test accuracy", accuracy))
+
+
+last_layer_only = Study(
+    name="richness/last-layer-only",
+    title="A lazy network can do nearly as well as a rich one",
+    source="paper 002, table 3 row 6, figure 16",
+    cases=(Case(_PARTS[0], _CNN), Case(_PARTS[1], replace(_CNN, last_layer_only=True))),
+    measure=MEASURE,
+    changes={
+        "smoke": Change(
+            train={
+                "data": "digits", "train_size": 200, "test_size": 100, "batch_size": 50, "epochs": 2,
+                "model": "cnn:width=4,units=32",
+            },
+            options={"samples": 100},
+            because=NOTHING_LEARNED,
+            minutes=0.1,
+        ),
+        "laptop": Change(
+            train={"train_size": 6000, "test_size": 2000, "batch_size": 64},
+            cases={
+                "full backpropagation": {"epochs": 6},
+                "last layer only": {"epochs": 25, "lr": 2e-2, "schedule": "cosine"},
+            },
+            because="a tenth of the pictures; the last layer alone needs larger steps and more epochs to fit them",
+            minutes=2,
+        ),
+    },
+    published=table_3(_PARTS, ((0.043, 0.005), (0.51, 0.008)), (99.1, 96.8), (100, 99.7)),
+    claims=(
+        Claim("rich when the whole network is trained (D_LR < .1), lazy otherwise (D_LR > .3)", _whole_is_rich),
+        Claim("both are right on over 95 % of the test samples", _both_generalise),
+    ),
+    figure=spectra_and_bars,
+    options=OPTIONS,
+    notes=(
+        "The paper gives no layers, optimiser or epochs for this CNN, only its width of 1,024: undertow's cnn with "
+        "1,024 units is trained as the paper's MNIST networks are (Adam, 1e-3, 100 epochs, alpha 1/3).",
+        "Pixels are taken from 0 to 255. From 0 to 1 they drown in the biases that PyTorch gives the nine layers: "
+        "all pictures get the same random features, and neither case learns anything in its first epochs.",
+    ),
+    paper_seeds=3,
+)  # fmt: skip
+
+STUDIES = (batch_norm, last_layer_only)

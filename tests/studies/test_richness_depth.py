@@ -1,0 +1,233 @@
+"""The recipes learning-curve, low-rank, layers and greedy-layerwise, their claims and what they measure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from undertow.data.catalogue import DATA
+from undertow.engine.local import run_local
+from undertow.engine.store import Store
+from undertow.errors import BadData
+from undertow.models import build_model
+from undertow.studies import SCALES, Outcome, find_study
+from undertow.studies.findings import row
+from undertow.studies.richness.breaks import find_break
+from undertow.studies.richness.depth import STUDIES
+from undertow.studies.richness.measures import last_layer
+from undertow.studies.richness.measures_depth import _places, layer_spectra, used_dimensions
+from undertow.studies.work import trained
+
+NAMES = [study.name for study in STUDIES]
+
+
+def judge(study, index, rows, scale="laptop"):
+    return Outcome.of(study, scale, pd.DataFrame([{"seed": 0, **one} for one in rows])).verdicts()[index][1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_recipe_builds_at_every_scale(name, scale):
+    study = find_study(name)
+    small = study.at(scale)
+    assert len({task.key for task in small.tasks(1)}) == len(small.cases)
+    assert {one.case for one in study.published} <= {case.name for case in study.cases}
+    assert scale == "paper" or study.changes[scale].minutes
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=NAMES)
+@pytest.mark.parametrize("scale", ["smoke", "laptop"])
+def test_networks_take_the_data_and_have_the_layers(study, scale):
+    """Would fail for VGG-16 on small digits, or for a layer that a change of model has renamed."""
+    for case in study.at(scale).cases:
+        entry = DATA[case.train.data]
+        model = build_model(case.train.model, entry.shape, entry.classes, seed=0)
+        names = set(dict(model.named_children()))
+        assert set(case.options.get("layers", "head").split(",")) <= names
+
+
+def test_more_features_than_classes():
+    """Fewer could not show an effective dimension of the number of classes."""
+    for case in find_study("richness/low-rank").at("laptop").cases:
+        entry = DATA[case.train.data]
+        model = build_model(case.train.model, entry.shape, entry.classes, seed=0)
+        assert entry.classes < model.head.in_features < min(case.train.train_size, case.train.test_size)
+
+
+# -- where a power law breaks
+
+
+def power(sizes, at, before, after, noise, seed=0):
+    x = np.log10(sizes)
+    y = before * x + (after - before) * np.maximum(x - np.log10(at), 0)
+    return 10 ** (y + noise * np.random.default_rng(seed).standard_normal(len(x)))
+
+
+SIZES = np.array([100, 200, 400, 800, 1600, 3200, 6400, 12_800])
+
+
+def test_a_clear_break_is_found():
+    found = find_break(SIZES, power(SIZES, 1000, -0.05, -0.5, noise=0.003))
+    assert found.at == pytest.approx(1000, rel=0.15)
+    assert found.p < 0.001
+    assert (found.before, found.after) == pytest.approx((-0.05, -0.5), abs=0.02)
+
+
+def test_one_power_law_has_no_break():
+    """Over many draws a straight line must not be called broken more often than the test allows (about)."""
+    chances = [
+        find_break(SIZES, power(SIZES, 1000, -0.3, -0.3, noise=0.01, seed=seed)).p for seed in range(100)
+    ]
+    assert np.mean(np.array(chances) < 0.05) < 0.2  # the searched place makes the test a little eager
+
+
+def test_exact_lines_do_not_divide_by_zero():
+    assert find_break(SIZES, power(SIZES, 1000, -0.3, -0.3, noise=0)).p > 0.05
+    assert find_break(SIZES, power(SIZES, 1600, -0.1, -0.4, noise=0)).p < 0.05
+
+
+@pytest.mark.parametrize("values", [[0.5] * 5, [0.5] * 7 + [0.0], [0.5] * 7 + [np.nan]])
+def test_too_few_or_impossible_points_are_refused(values):
+    with pytest.raises(BadData, match="six sizes"):
+        find_break(SIZES[: len(values)], values)
+
+
+# -- claims
+
+
+def curve(measure, values, sizes=SIZES[:7]):
+    return [
+        row(measure, v, case=f"{s:,} samples", size=s, split="test", checkpoint=1)
+        for s, v in zip(sizes, values, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("index", "measure"), [(0, "error"), (1, "loss"), (2, "d_lr")])
+def test_learning_curves_turn_or_do_not_or_nobody_can_tell(index, measure):
+    study, sizes = find_study("richness/learning-curve"), SIZES[:7]
+
+    def verdict(**law):
+        return judge(study, index, curve(measure, power(sizes, **law)))
+
+    assert verdict(at=1000, before=-0.05, after=-0.4, noise=0.004).holds is True
+    assert verdict(at=1000, before=-0.4, after=-0.05, noise=0.004).holds is False  # it turns up
+    assert verdict(at=230, before=-0.05, after=-0.4, noise=0.001).holds is False  # elsewhere
+    doubt = verdict(at=1000, before=-0.2, after=-0.2, noise=0.03)
+    assert doubt.holds is None
+    assert "one power law fits as well" in doubt.numbers
+
+
+def test_richer_with_data():
+    study = find_study("richness/learning-curve")
+    falling = np.linspace(0.5, 0.1, 7)
+    assert judge(study, 3, curve("d_lr", falling)).holds is True
+    assert judge(study, 3, curve("d_lr", falling[::-1])).holds is False
+
+
+@pytest.mark.parametrize(("dimension", "holds"), [(10.3, True), (14.0, False)])
+def test_dimension_is_held_against_the_classes(dimension, holds):
+    rows = [
+        row("effective_dimension_rest", dimension, case="ResNet-18 on MNIST", split="train"),
+        row("effective_dimension_rest", 97.0, case="VGG-16 on CIFAR-100", split="train"),
+    ]
+    assert judge(find_study("richness/low-rank"), 0, rows).holds is holds
+
+
+def layer_rows(case, shares, measure="utilisation", classes=10):
+    return [
+        row(measure, share, position=classes, case=case, layer=layer, depth=depth)
+        for depth, (layer, share) in enumerate(shares.items(), start=1)
+    ]
+
+
+def test_deeper_layers_must_express_more():
+    study = find_study("richness/layers")
+    rising = {"layer1": 0.2, "layer2": 0.3, "layer3": 0.5, "avg_pool": 0.98}
+    assert judge(study, 0, layer_rows("ResNet-18", rising)).holds is True
+    assert judge(study, 0, layer_rows("ResNet-18", {**rising, "layer3": 0.25})).holds is False
+    assert judge(study, 1, layer_rows("ResNet-18", rising)).holds is None  # the VGG cases are missing
+
+
+def test_batch_norm_must_make_the_difference_at_the_end():
+    study = find_study("richness/layers")
+    with_norm = {"block1": 0.2, "block2": 0.4, "fc2": 0.98}
+
+    def verdicts(without, fit=1.0):
+        cases = (("VGG-16 with batch norm", with_norm), ("VGG-16 without batch norm", without))
+        rows = [one for case, shares in cases for one in layer_rows(case, shares, classes=100)]
+        rows += [row("accuracy", fit, case=case, split="train") for case, _ in cases]
+        return [judge(study, index, rows, "paper").holds for index in (1, 2)]
+
+    assert verdicts({"block1": 0.2, "block2": 0.3, "fc2": 0.3}) == [True, True]
+    assert verdicts({"block1": 0.2, "block2": 0.1, "fc2": 0.9}) == [False, False]
+    assert verdicts({"block1": 0.2, "block2": 0.3, "fc2": 0.3}, fit=0.4) == [None, None]
+
+
+def test_greedy_collapses_layer_two():
+    study = find_study("richness/greedy-layerwise")
+    full = {"layer1": 0.2, "layer2": 0.3, "layer3": 0.5, "avg_pool": 0.98}
+    early, late = {**full, "layer2": 0.6}, {**full, "layer2": 0.1}
+    for shares, holds in ((early, True), (late, False)):
+        rows = layer_rows("full backpropagation", full) + layer_rows("layer by layer", shares)
+        assert judge(study, 0, rows).holds is holds
+        told = layer_rows("full backpropagation", full, "quality") + layer_rows(
+            "layer by layer", shares, "quality"
+        )
+        assert judge(study, 1, told).holds is holds
+
+
+# -- measures
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    config = find_study("richness/layers").at("smoke").cases[0].train
+    return trained(replace(config, train_size=100, test_size=100), (), tmp_path_factory.mktemp("run"))
+
+
+def test_the_last_of_the_layers_is_the_last_layer(run):
+    """Would fail if a layer were taken before its pool, or if pooling touched what is flat already."""
+    rows = pd.DataFrame(layer_spectra(run, case="", seed=0, layers="layer2,avg_pool", map_side=2))
+    ours = rows[(rows["measure"] == "utilisation") & (rows["layer"] == "avg_pool")]["value"].to_numpy()
+    whole = pd.DataFrame(last_layer(run, case="", seed=0))
+    theirs = whole[whole["measure"] == "utilisation"]["value"].to_numpy()
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    widths = rows[rows["measure"] == "width"].set_index("layer")["value"].to_dict()
+    assert widths == {"layer2": 8 * 2 * 2, "avg_pool": 32}
+    assert rows[rows["layer"] == "layer2"]["note"].str.startswith("linear view only").all()
+
+
+def test_maps_are_flattened_without_pool(run):
+    rows = pd.DataFrame(layer_spectra(run, case="", seed=0, layers="layer2,avg_pool"))
+    assert rows[rows["measure"] == "width"].iloc[0]["value"] == 8 * 4 * 4
+    # 128 features of 100 samples: the finite-size warning is kept with the numbers.
+    assert rows[rows["layer"] == "layer2"]["note"].str.contains("finite size").all()
+
+
+def test_used_dimension_lies_between_outputs_and_features(run):
+    rows = pd.DataFrame(used_dimensions(run, case="", seed=0)).set_index("measure")["value"]
+    assert 1 < rows["used_dimension"] <= 32
+
+
+def test_positions_have_both_ends():
+    assert _places(5) == [1, 2, 3, 4, 5]
+    many = _places(65_536)
+    assert many[:120] == list(range(1, 121))
+    assert many[-1] == 65_536
+    assert len(many) < 300
+
+
+# -- whole runs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_smoke_runs_from_tasks_to_figure(name, tmp_path):
+    study = find_study(name)
+    tasks, store = study.at("smoke").tasks(1), Store(tmp_path / "tasks")
+    assert run_local(tasks, store, workspace=tmp_path) == {}
+    outcome = Outcome.of(study, "smoke", store.rows(tasks))
+    assert any(verdict.holds is not None for _, verdict in outcome.verdicts())
+    assert all(path.stat().st_size > 1000 for path in outcome.draw(tmp_path))
