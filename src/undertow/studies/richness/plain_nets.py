@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from undertow.studies.findings import Findings
 from undertow.studies.recipe import Case, Change, Claim, Study, Verdict
-from undertow.studies.richness.bases import CIFAR100, LAPTOP_VGG, vgg
+from undertow.studies.richness.bases import CIFAR100, vgg
 from undertow.studies.richness.claims_images import RICH, features_used, judged, listed, seen, table_3
 from undertow.studies.richness.figures import spectra_and_bars
 from undertow.studies.richness.images import MEASURE, NOTHING_LEARNED, OPTIONS
@@ -57,11 +57,17 @@ batch_norm = Study(
             minutes=0.1,
         ),
         "laptop": Change(
-            train={**LAPTOP_VGG, "data": "cifar10", "alpha": 1 / 3, "augment": "none"},
-            cases={"without": {"model": "vgg16:width=8,dropout=0"}},
-            because="an eighth of the width, ten classes, 1,000 pictures without augmentation, a larger rate that "
-            "falls: a narrow VGG-16 starts slowly, and without batch norm it fits 40 % of them in two minutes",
-            minutes=2.5,
+            train={
+                "data": "cifar10", "alpha": 1 / 3, "augment": "none", "train_size": 1000, "test_size": 800,
+                "optimiser": "adam", "lr": 1e-3, "batch_size": 32,
+            },
+            cases={
+                "without": {"model": "vgg16:width=8,dropout=0", "epochs": 120},
+                "batch norm": {"model": "vgg16bn:width=8,dropout=0", "epochs": 40},
+            },
+            because="an eighth of the width, ten classes, 1,000 pictures without augmentation; Adam, because SGD "
+            "hardly leaves the small initial weights of a narrow VGG-16 without batch norm",
+            minutes=3,
         ),
     },
     published=table_3(_NORMS, ((0.66, 0.01), (0.073, 0.002)), (21.7, 72.0), (99.5, 100)),
