@@ -4,8 +4,9 @@
     undertow runs runs/ ; undertow show runs/m40 ; undertow layers runs/m40
     undertow data list ; undertow data show mnist
 
-Exit codes: 0 done, 1 failed, 2 wrong usage. What a user can mend is said in one sentence; `--debug` shows
-the traceback with it. Commands are imported when they are called, so that help answers at once.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 where a gate of `audit --fail-if` holds. What a user can mend is said
+in one sentence; `--debug` shows the traceback with it. Commands are imported when they are called, so that help
+answers at once.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ app = App(
     version=__version__,
     suppress_keyboard_interrupt=False,  # main says what is left of the work
     help_format="plaintext",  # the markdown renderer alone would cost a tenth of a second
-    help_epilogue="Every command takes --debug (show tracebacks). Exit codes: 0 done, 1 failed, 2 wrong usage.",
+    help_epilogue="Every command takes --debug (show tracebacks). "
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a gate of audit --fail-if.",
 )
 
 data = App(name="data", help="Data sets: list, show, fetch, corrupt.")
@@ -22,14 +23,21 @@ study = App(name="study", help="The papers' experiments: list, show, run.")
 COMMANDS = {
     "demo": (
         "undertow.cli.demo:demo",
-        "Train a small memorising model on embedded data and say what happened.",
+        "Train a small memorising model on embedded data, audit it and write its report.",
     ),
     "train": ("undertow.cli.train:train", "Train a model and keep its checkpoints."),
     "probe": ("undertow.cli.probe:probe", "Ask every layer at every checkpoint what it knows."),
+    "audit": ("undertow.cli.audit:audit", "Look at a run through all lenses and say what was found."),
     "repair": (
         "undertow.cli.repair:repair",
         "Give a run's model a head that is a probe of its features, if it helps.",
     ),
+    "report": (
+        "undertow.cli.report:report",
+        "Write a run's report, or several runs' side by side, as one HTML file.",
+    ),
+    "figure": ("undertow.cli.report:figure", "Draw a figure of a run for a paper."),
+    "serve": ("undertow.cli.report:serve", "Serve the runs of a folder to a browser on this machine."),
     "runs": ("undertow.cli.runs:runs", "List the runs in a folder."),
     "show": ("undertow.cli.runs:show", "Show what a run is and how it went."),
     "layers": ("undertow.cli.layers:layers", "List the layers of a model or a run."),

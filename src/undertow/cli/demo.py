@@ -1,11 +1,10 @@
-"""`undertow demo`: a small model memorises wrong labels, in seconds and without a download."""
+"""`undertow demo`: a small model memorises wrong labels and is audited, in a minute and without a download."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,14 @@ DEMO = TrainConfig(model="mlp:256-256-256", data="digits", noise="0.4", epochs=6
 
 
 def demo(*, out: Path = Path("demo")) -> None:
-    """Train a small memorising model on embedded data and say what happened.
+    """Train a small memorising model on embedded data, audit it and write its report.
 
     Args:
         out: where the demo's run goes; an earlier demo there is replaced.
     """
+    from undertow.audit.work import audit
+    from undertow.cli.audit import Watch, panel
+    from undertow.report.page import render
     from undertow.train.loop import train
 
     began = time.monotonic()
@@ -37,8 +39,15 @@ def demo(*, out: Path = Path("demo")) -> None:
     run = train(DEMO, _emptied(out / "run"), watch=watcher())
     screen.print(_story(run.metrics.to_dict("records")))  # pyright: ignore[reportArgumentType]
     screen.print(
-        f"\n{ending(run)}\n\nThat took {time.monotonic() - began:.1f} s. What each layer still knows: "
-        f"{called()} probe {run.path}"
+        f"\n{ending(run)}\n\nNow the run is read from beneath: layers, features, checkpoints against each other."
+    )
+    found = audit(run, watch=Watch(quiet=False))
+    screen.print(panel(found), soft_wrap=False)
+    page = render([run.path], out / "report.html")
+    screen.print(
+        f"That took {time.monotonic() - began:.0f} s. Open {page} in a browser.\n"
+        f"Next: {called()} repair {run.path} --layer best --out fixed.safetensors",
+        markup=False,
     )
 
 
@@ -62,10 +71,8 @@ def _story(rows: list[dict[str, Any]]) -> Any:
 def _emptied(folder: Path) -> Path:
     """The folder without the demo's earlier run; anything else there is left alone and refused."""
     if folder.exists():
-        if not (folder / "run.json").exists() or RunFacts.read(folder).config != {
-            **asdict(DEMO),
-            "milestones": [],
-        }:
+        config = RunFacts.read(folder).config if (folder / "run.json").exists() else None
+        if config is None or TrainConfig.from_dict(config) != DEMO:
             raise RunProblem(f"{folder} is there and is no earlier demo. Choose another --out.")
         shutil.rmtree(folder)
     return folder

@@ -1,0 +1,64 @@
+"""`undertow report`, `undertow figure` and `undertow serve`: what an audit has saved, for people to look at."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+
+from undertow.cli.screen import console, print_json
+from undertow.sizes import show_size
+
+
+def report(run: Path, *others: Path, out: Path | None = None, open: bool = False, json: bool = False) -> None:
+    """Write the report of one run, or of several side by side: one HTML file that needs no network.
+
+    Args:
+        run: the run's folder.
+        others: runs to set beside it.
+        out: the file; report.html in the run's folder when not given, for several runs here.
+        open: show it in the browser.
+        json: the file's path and size as one JSON object.
+    """
+    from undertow.report.page import render
+
+    path = render([run, *others], out or (Path("report.html") if others else run / "report.html"))
+    if json:
+        print_json({"path": str(path), "bytes": path.stat().st_size})
+    else:
+        console().print(f"Written: {path} ({show_size(path.stat().st_size)})", markup=False)
+    if open:
+        webbrowser.open(path.resolve().as_uri())
+
+
+def figure(run: Path, name: str, *, format: str = "png", out: Path | None = None) -> None:
+    """Draw a figure of a run for a paper.
+
+    Args:
+        run: the run's folder.
+        name: latent-dynamics, heat-map, richness, spectrum, composites, swap or drift.
+        format: png, pdf, svg, or several: png,pdf.
+        out: the folder for it; figures in the run's folder when not given.
+    """
+    from undertow.report.figures import draw
+
+    endings = [ending.strip() for ending in format.split(",") if ending.strip()]
+    for path in draw(run, name, formats=endings, out=out):
+        console().print(f"Written: {path}", markup=False)
+
+
+def serve(folder: Path = Path("runs"), *, port: int = 8765, open: bool = False) -> None:
+    """Serve the runs of a folder to a browser on this machine; pages follow runs that are training.
+
+    Args:
+        folder: the folder of runs, sub-folders included.
+        port: where to listen on 127.0.0.1; 0 takes a free one.
+        open: show the list in the browser.
+    """
+    from undertow.report.server import serve as run_server
+
+    def ready(address: str) -> None:
+        console().print(f"{folder} is at {address} (this machine only). Ctrl-C stops.", markup=False)
+        if open:
+            webbrowser.open(address)
+
+    run_server(folder, port, ready)
