@@ -111,19 +111,44 @@ def test_intervention_claims():
 
 
 def test_forgetting_needs_a_certain_rise():
-    def rows(verdict):
+    def rows(verdict, sure):
         where = {"seed": 0, "layer": "layer1", "split": "train", "checkpoint": 1000}
         made = []
         for case, rise in ((RESNET_CASE, 0.5), (MLP_CASE, 0.1)):
-            made.append({**row("forgetting", 0.3, shallow=300, verdict=verdict), **where, "case": case})
+            made += [
+                {
+                    **row(
+                        "forgetting", 0.3, shallow=300 + at, verdict=verdict if at < sure else "not larger"
+                    ),
+                    **where,
+                    "case": case,
+                }
+                for at in range(40)
+            ]
             made += [
                 {**row("loss", rise * late, shallow=at), **where, "case": case}
                 for at, late in ((300, 1), (1000, 0))
             ]
         return made
 
-    assert [one.holds for one in verdicts("temporal/forgetting", rows("larger"))] == [True, True]
-    assert [one.holds for one in verdicts("temporal/forgetting", rows("cannot tell"))] == [False, True]
+    assert [one.holds for one in verdicts("temporal/forgetting", rows("larger", 10))] == [True, True]
+    assert [one.holds for one in verdicts("temporal/forgetting", rows("larger", 1))] == [
+        False,
+        True,
+    ]  # chance
+    assert [one.holds for one in verdicts("temporal/forgetting", rows("cannot tell", 40))] == [False, True]
+
+
+@pytest.mark.parametrize(("second", "expected"), [(0.2, True), (-0.2, False)])
+def test_the_bound_needs_one_stand_in_that_rises_everywhere(second, expected):
+    rows = []
+    for case, low in ((MLP_CASE, 0.2), (RESNET_CASE, second)):
+        for name in ("mmd", "wasserstein", "tv_lower"):
+            edge = low if name == "mmd" else -0.3
+            rows.append(
+                {**row(f"correlation_{name}", edge + 0.2, low=edge, high=edge + 0.4), "case": case, "seed": 0}
+            )
+    assert verdicts("temporal/bound", rows)[0].holds is expected
 
 
 def test_some_samples_are_balanced_where_each_class_fits():

@@ -191,17 +191,19 @@ _SURROGATES = {"mmd": "MMD", "wasserstein": "sliced Wasserstein", "tv_lower": "l
 
 
 def _correlates(found: Findings) -> Verdict:
-    words, holds = [], False
+    """One of the stand-ins rises with the gap beyond doubt in every network: in one of them alone it may be luck."""
+    words, rising = [], dict.fromkeys(_SURROGATES, True)
     for case in found.cases:
         for name, title in _SURROGATES.items():
             if not found.has(case, f"correlation_{name}"):
                 words.append(f"{case}, {title}: no correlation, one side is constant")
+                rising[name] = False
                 continue
             rows = found.of(case, f"correlation_{name}")
             rho, low, high = (float(rows[column].mean()) for column in ("value", "low", "high"))
-            holds |= low > 0
+            rising[name] &= low > 0
             words.append(f"{case}, {title}: rho {number(rho)} ({number(low)} to {number(high)})")
-    return Verdict(holds, "; ".join(words))
+    return Verdict(any(rising.values()), "; ".join(words))
 
 
 def _bound_figure(found: Findings) -> Figure:
@@ -240,7 +242,7 @@ bound = Study(
     },
     claims=(
         Claim(
-            "a stand-in for total variation rises with the gap over classes and cuts (interval above 0)",
+            "a stand-in for total variation rises with the gap over classes and cuts in every network",
             _correlates,
         ),
     ),

@@ -34,8 +34,8 @@ LAPTOP_RESNET: dict[str, Any] = {
 }  # fmt: skip
 LAPTOP = {MLP_CASE: LAPTOP_MLP, RESNET_CASE: LAPTOP_RESNET}
 LAPTOP_WORDS = (
-    "a tenth of the epochs and fewer samples, so more drift between neighbouring checkpoints; "
-    "no augmentation, so that the small ResNet fits its training data"
+    "a sixth of the epochs or less and fewer samples, so more drift between neighbouring checkpoints; the small "
+    "ResNet, without augmentation, fits about four in five of its training pictures"
 )
 
 SMOKE_MLP: dict[str, Any] = {
