@@ -151,6 +151,12 @@ def test_the_bound_needs_one_stand_in_that_rises_everywhere(second, expected):
     assert verdicts("temporal/bound", rows)[0].holds is expected
 
 
+def test_label_noise_asks_for_corruptions_that_there_are():
+    from undertow.data.corruptions import CORRUPTIONS
+
+    assert set(find_study("temporal/label-noise").options["corruptions"]) <= set(CORRUPTIONS)
+
+
 def test_some_samples_are_balanced_where_each_class_fits():
     samples = Samples.of(torch.arange(100.0)[:, None], torch.arange(100) % 10)
     assert len(some(samples, 200)) == 100

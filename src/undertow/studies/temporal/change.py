@@ -167,7 +167,7 @@ induction = Study(
         ),
         "laptop": Change(
             cases={
-                _PLANE: {"train_size": 10_000, "test_size": 2000, "epochs": 60, "batch_size": 50},
+                _PLANE: {"train_size": 10_000, "test_size": 2000, "epochs": 100},
                 _WIDE: LAPTOP[MLP_CASE],
             },
             options={"first": 20},

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _PAIRS = {kind: (f"{kind}, clean labels", f"{kind}, 40 % noise") for kind in (MLP_CASE, RESNET_CASE)}
 _CORRUPTIONS = (
     "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "motion_blur", "brightness", "contrast",
-    "pixelate", "jpeg_compression",
+    "pixelate", "jpeg",
 )  # fmt: skip
 
 
