@@ -1,0 +1,2 @@
+themes(() => {});
+follow();

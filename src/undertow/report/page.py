@@ -1,0 +1,153 @@
+r"""The page: saved rows of one or several runs -> one self-contained HTML file.
+
+    render(["runs/m40"], "runs/m40/report.html")      # the path written
+    page_text([read_saved("runs/m40")])              # the same as text
+
+Charts are drawn by our own small script (assets/*.js, about 60 kB) as SVG, not by a library: plotly alone would
+weigh 4.8 MB of every page, and colours, keys, downloads and dark mode would have to be bent to fit.
+
+Nothing from outside becomes markup. Templates escape what they show; numbers and names for the script travel as
+JSON with <, > and & written as \u003c and so on, and the script puts them into text nodes only. A content
+security policy allows this page's own script by its hash and no address at all: an injected script would not run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from undertow._version import __version__
+from undertow.errors import BadValue
+from undertow.files import write_text
+from undertow.report import summary
+from undertow.report.charts import charts
+from undertow.report.saved import Saved, read_saved
+from undertow.report.sections import PRESENT, SECTIONS
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SELF, NOBODY = "'self'", "'none'"
+SCRIPTS = (
+    "base.js", "charts.js", "charts_more.js", "cards.js", "sections.js", "sections_rich.js", "sections_time.js",
+    "theme.js", "live.js", "page.js",
+)  # fmt: skip
+
+
+def render(folders: Sequence[str | Path], out: str | Path) -> Path:
+    """Write the report of the runs in `folders`, side by side, to the file `out`."""
+    if not folders:
+        raise BadValue("report", "at least one run's folder", "none")
+    path = Path(out)
+    write_text(path, page_text([read_saved(folder) for folder in folders]))
+    return path
+
+
+def page_text(runs: Sequence[Saved], live: dict[str, str] | None = None) -> str:
+    """The report as text; `live` ({"url", "stamp"}) makes it reload when the text at the address changes."""
+    shaped = [charts(place, saved) for place, saved in enumerate(runs)]
+    texts = [_texts(saved, own) for saved, own in zip(runs, shaped, strict=True)]
+    several = len(runs) > 1
+    return fill(
+        "page.html",
+        title=" · ".join([*(saved.name for saved in runs), "undertow"]),
+        several=several,
+        runs=texts,
+        compare=_compare(texts),
+        sections=SECTIONS,
+        made=_made(runs),
+        data={"runs": shaped, "live": live},
+        live=live is not None,
+    )
+
+
+def fill(template: str, *, data: Any, live: bool, scripts: Iterable[str] = SCRIPTS, **values: Any) -> str:
+    """A template with the look, a script and its data, under a policy that allows nothing else."""
+    script = "(() => {\n" + "\n".join(asset(name) for name in scripts) + "\n})();"
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src {NOBODY}; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        f"connect-src {SELF if live else NOBODY}; base-uri {NOBODY}; form-action {NOBODY}"
+    )
+    from markupsafe import Markup
+
+    own = {"css": Markup(asset("page.css")), "script": Markup(script), "data": Markup(safe_json(data))}
+    return _templates().get_template(template).render(policy=policy, version=__version__, **own, **values)
+
+
+def safe_json(value: Any) -> str:
+    """JSON that can stand inside a script element: no character in it can end the element or open another."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+@cache
+def asset(name: str) -> str:
+    """One of our own files."""
+    return (files("undertow.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("undertow.report", "templates")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+
+
+def _texts(saved: Saved, drawn: dict[str, Any]) -> dict[str, Any]:
+    """Everything that the template writes of one run."""
+    audit = saved.audit
+    verdict = [own for own in audit.get("verdict") or [] if isinstance(own, dict)]
+    facts = summary.facts(saved)
+    there = {name: present(drawn) for name, present in PRESENT.items()}
+    there |= {"verdict": bool(verdict), "facts": bool(facts)}
+    situation = audit.get("situation")
+    told = f" This audit's situation: {situation}." if situation else ""
+    return {
+        "name": saved.name,
+        "about": summary.about(saved),
+        "headline": summary.tied(str(audit.get("headline") or saved.name)),
+        "quick": bool(audit.get("quick")),
+        "tiles": summary.tiles(saved),
+        "verdict": [_sentence(own) for own in verdict],
+        "facts": facts,
+        "reproduce": summary.reproduce(saved),
+        "missing": {
+            section.id: "" if there[section.id] else section.why + told * section.labels
+            for section in SECTIONS
+        },
+    }
+
+
+def _sentence(own: dict[str, Any]) -> dict[str, Any]:
+    texts = {name: str(own.get(name) or "") for name in ("topic", "sentence", "answer", "rule")}
+    return {
+        **texts,
+        "sentence": summary.tied(texts["sentence"]),
+        "numbers": summary.numbers(own.get("numbers")),
+    }
+
+
+def _compare(texts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The head's table of several runs: their tiles, column by column."""
+    columns = list(dict.fromkeys(tile.label for own in texts for tile in own["tiles"]))
+    rows: list[dict[str, Any]] = []
+    for own in texts:
+        by_label = {tile.label: tile for tile in own["tiles"]}
+        rows.append({**own, "tiles": [by_label.get(label) for label in columns]})
+    return {"columns": columns, "rows": rows}
+
+
+def _made(runs: Sequence[Saved]) -> str:
+    """When the newest of the runs' numbers were made: the same rows give the same page."""
+    times = [str(saved.audit.get("made") or saved.facts.get("made") or "") for saved in runs]
+    return max(times)[:16].replace("T", " ")

@@ -1,0 +1,163 @@
+"""What a run's folder holds for the report, read without torch.
+
+    saved = read_saved("runs/m40")
+    saved.rows                       # audit.parquet; empty with all its columns where there is none
+    saved.of("latent", "accuracy")   # the rows of one measure
+    saved.audit["headline"]          # audit.json; {} where there is none
+    saved.metrics, saved.facts       # metrics.parquet and run.json
+
+A file that is not there is an empty table. A file that is there and cannot be read is an error: a report that
+leaves things out silently would be read as a finding.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import pandas as pd
+
+from undertow.errors import NotThere, RunProblem
+
+Frame = Any
+"""A pandas table. Its own types are unions of all that an index could give, which check nothing."""
+
+FORMAT = 1
+"""The newest audit.json that this undertow reads."""
+
+COLUMNS = (
+    "lens", "measure", "checkpoint", "layer", "split", "value", "low", "high", "n", "note",
+    "probe", "fit", "labels", "shallow", "position", "sample", "y", "label",
+)  # fmt: skip
+TEXT = ("lens", "measure", "layer", "split", "note", "probe", "fit", "labels")
+
+INPUT = "input"
+"""In place of a layer: the samples as they are, the control that says what layers add."""
+PROBED = ("latent", "temporal")
+"""The lenses whose rows name all layers."""
+
+READ = ("run.json", "metrics.parquet", "audit.json", "audit.parquet", "suspects.parquet", "suspects.npz")
+"""The files that a report is made from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """A run as its files tell it."""
+
+    path: Path
+    name: str
+    facts: dict[str, Any]  # run.json
+    audit: dict[str, Any]  # audit.json
+    metrics: Frame
+    rows: Frame  # audit.parquet
+
+    def of(self, lens: str, *measures: str) -> Frame:
+        """The rows of a lens's measures that have a value; all of the lens's when none is named."""
+        wanted = [(lens, name) for name in measures] or [key for key in self._parts if key[0] == lens]
+        found = [self._parts[key] for key in wanted if key in self._parts]
+        return pd.concat(found) if found else self.rows.iloc[:0]
+
+    @cached_property
+    def _parts(self) -> dict[tuple[str, str], Frame]:
+        """The table by lens and measure: most views want a small part of it, and trajectories are long."""
+        valued = self.rows[self.rows["value"].notna()]
+        return dict(iter(valued.groupby(["lens", "measure"], sort=False)))
+
+    @cached_property
+    def layers(self) -> list[str]:
+        """The layers, shallow to deep: in the audit's own order, else as the rows name them."""
+        settings = self.audit.get("settings")
+        known: Any = settings.get("layers") if isinstance(settings, dict) else None
+        names: list[str] = [str(name) for name in known] if isinstance(known, list) else []
+        found = [own["layer"].dropna().unique() for (lens, _), own in self._parts.items() if lens in PROBED]
+        seen = dict.fromkeys(str(name) for layers in found for name in layers if name != "all")
+        order = [INPUT, *(name for name in names if name != INPUT)]
+        return [name for name in order if name in seen] + [name for name in seen if name not in order]
+
+    @property
+    def unit(self) -> str:
+        """What checkpoints are counted in: epoch or step."""
+        recorded = "step" if "step" in self.metrics and "epoch" not in self.metrics else "epoch"
+        return str(self.audit.get("unit") or recorded)
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes; empty where nobody wrote them down."""
+        for source in (self.audit.get("data"), self.facts.get("data")):
+            if isinstance(source, dict) and isinstance(source.get("classes"), list):
+                return [str(name) for name in source["classes"]]
+        return []
+
+
+def read_saved(folder: str | Path) -> Saved:
+    """Read what the report needs from a run's folder."""
+    path = Path(folder)
+    if not any((path / name).is_file() for name in READ[:4]):
+        what = "neither run.json nor audit.parquet" if path.is_dir() else "no such folder"
+        raise NotThere(f"{path}: wanted a run's folder, got {what}. `undertow audit RUN` writes one's rows.")
+    audit = _json(path / "audit.json")
+    if int(audit.get("format", FORMAT)) > FORMAT:
+        raise RunProblem(
+            f"{path / 'audit.json'}: wanted format {FORMAT} or older, got {audit['format']}. "
+            "Update undertow to read it."
+        )
+    name = path.resolve().name
+    return Saved(
+        path, name, _json(path / "run.json"), audit, _table(path / "metrics.parquet"),
+        _typed(_table(path / "audit.parquet"), path / "audit.parquet"),
+    )  # fmt: skip
+
+
+def stamp(folder: Path) -> str:
+    """Changes when any of the files does that a report is made from."""
+    seen = [path.stat() for name in READ if (path := folder / name).is_file()]
+    return "-".join(f"{found.st_mtime_ns:x}.{found.st_size:x}" for found in seen)
+
+
+def read_table(path: Path) -> Frame:
+    """A parquet file as a table; an error says which file cannot be read."""
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors and OSErrors
+        raise RunProblem(f"{path}: wanted a parquet table, but it cannot be read ({error}).") from error
+
+
+def _table(path: Path) -> Frame:
+    return read_table(path) if path.is_file() else pd.DataFrame()
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunProblem(f"{path}: wanted JSON, but it cannot be read ({error}).") from error
+    if not isinstance(stored, dict):
+        raise RunProblem(f"{path}: wanted a JSON object, got {type(stored).__name__}.")
+    return cast(dict[str, Any], stored)
+
+
+def _typed(rows: Frame, path: Path) -> Frame:
+    """All columns there; names as text or None, the rest as numbers."""
+    needed = {"lens", "measure", "value"} - set(rows.columns)
+    if len(rows.columns) and needed:
+        raise RunProblem(
+            f"{path}: wanted the columns {', '.join(sorted(needed))}. Run `undertow audit` again."
+        )
+    rows = rows.reindex(columns=list(COLUMNS))
+    typed = {
+        name: rows[name].astype(object).where(rows[name].notna(), None)
+        if name in TEXT
+        else _numbers(rows[name])
+        for name in COLUMNS
+    }
+    return pd.DataFrame(typed)
+
+
+def _numbers(column: Frame) -> Frame:
+    found: Any = pd.to_numeric(column, errors="coerce")
+    return found.astype("float64")

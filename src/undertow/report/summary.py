@@ -1,0 +1,184 @@
+"""The numbers at the head of the page, and what made the run: plain text, ready for a template.
+
+tiles(saved)         # [Tile("Test accuracy", "66.4 %", "best 94.8 % at epoch 12"), ...]
+about(saved)         # "digits · mlp:256-256-256 · noise 0.4 · 60 epochs"
+facts(saved)         # groups of (name, value) for the last section
+reproduce(saved)     # the command that trains the same run again; "" for a loop that is not ours
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from undertow.report import views
+from undertow.report.saved import Saved
+from undertow.report.tables import Curve, plain
+
+WIDE = 90
+"""Letters in a line of a command."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One number with its name and a line about it."""
+
+    label: str
+    value: str
+    detail: str = ""
+
+
+def percent(share: float | None) -> str:
+    """A share as a percentage; a dash where there is none."""
+    return "–" if share is None or share != share else f"{100 * share:.1f}\u00a0%"
+
+
+def tied(text: str) -> str:
+    """A sentence whose percent signs stay with their numbers at the end of a line."""
+    return re.sub(r"(?<=\d) %", "\u00a0%", text)
+
+
+def tiles(saved: Saved) -> list[Tile]:
+    """The headline numbers that the rows can give."""
+    return [
+        tile for tile in (_test(saved), _latent(saved), _repair(saved), _fitted(saved), _rich(saved)) if tile
+    ]
+
+
+def _test(saved: Saved) -> Tile | None:
+    curve = views.test_curve(saved)
+    if curve is None:
+        return None
+    best = int(curve.mean.argmax())
+    detail = f"best {percent(float(curve.mean[best]))} at {saved.unit} {curve.x[best]:g}"
+    return Tile("Test accuracy", percent(float(curve.mean[-1])), detail)
+
+
+def _latent(saved: Saved) -> Tile | None:
+    best = max(views.best_layers(saved), key=lambda curve: float(curve.mean[-1]), default=None)
+    if best is None:
+        return None
+    who = f"{views.probe_name(best.tags.get('probe', ''))} at {best.tags.get('layer', '')}"
+    return Tile("Best layer knows", percent(float(best.mean[-1])), who + _range(best, percent))
+
+
+def _repair(saved: Saved) -> Tile | None:
+    best = max(views.repairs(saved), key=lambda row: row["after"], default=None)
+    if best is None:
+        return None
+    gain = 100 * (best["after"] - best["before"])
+    return Tile(
+        "After repair", percent(best["after"]), f"{gain:+.1f} points, {best['name']} at {best['layer']}"
+    )
+
+
+def _fitted(saved: Saved) -> Tile | None:
+    curve = views.memorised(saved)
+    if curve is None:
+        return None
+    return Tile(
+        "Wrong labels by heart", percent(float(curve.mean[-1])), "of the wrong training labels are repeated"
+    )
+
+
+def _rich(saved: Saved) -> Tile | None:
+    found = [curve for curve in views.richness(saved) if curve.tags["measure"] == "d_lr"]
+    if not found:
+        return None
+    curve = found[-1]
+    return Tile("D_LR", f"{curve.mean[-1]:.2f}", "0 rich, 1 lazy" + _range(curve, lambda edge: f"{edge:.2f}"))
+
+
+def _range(curve: Curve, shown: Any) -> str:
+    if not curve.banded:
+        return ""
+    return f" ({shown(float(curve.low[-1]))} to {shown(float(curve.high[-1]))})"
+
+
+def about(saved: Saved) -> str:
+    """Data, model, noise and length on one line."""
+    config, data = saved.facts.get("config") or {}, saved.audit.get("data") or saved.facts.get("data") or {}
+    words = [str(data.get("name") or config.get("data") or ""), str(config.get("model") or "")]
+    if str(config.get("noise", "0")) not in ("0", "0.0"):
+        words.append(f"label noise {config['noise']}")
+    if isinstance(train := data.get("train"), int) and isinstance(test := data.get("test"), int):
+        words.append(f"{train:,} training and {test:,} test samples")
+    if config.get("epochs"):
+        words.append(f"{config['epochs']} epochs")
+    return " · ".join(word for word in words if word)
+
+
+def facts(saved: Saved) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What made the run and its audit, in groups."""
+    run, audit, data = (
+        saved.facts,
+        saved.audit,
+        dict(saved.facts.get("data") or saved.audit.get("data") or {}),
+    )
+    if isinstance(classes := data.get("classes"), list):
+        data["classes"] = (
+            f"{len(classes)}: {', '.join(map(str, classes[:20]))}{', ...' * (len(classes) > 20)}"
+        )
+    groups: list[tuple[str, Any]] = [
+        ("Data", data),
+        ("Training", run.get("config")),
+        ("Run", {name: run.get(name) for name in ("made", "finished", "ended", "machine", "interventions")}),
+        ("Versions", {"undertow": run.get("undertow"), **(run.get("versions") or {})}),
+        ("Audit", {name: audit.get(name) for name in ("made", "undertow", "situation", "quick")}),
+        ("Audit settings", audit.get("settings")),
+        ("Headline numbers", plain(audit.get("measures"), 4)),
+    ]
+    shown = [(title, list(_pairs(found))) for title, found in groups if isinstance(found, dict)]
+    return [(title, pairs) for title, pairs in shown if pairs]
+
+
+def _pairs(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in found.items():
+        if value is None or value == "" or value == [] or value == {}:
+            continue
+        yield str(name).replace("_", " "), _words(value)
+
+
+def _words(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return ", ".join(_words(own) for own in value)
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def numbers(found: object) -> list[tuple[str, str]]:
+    """The numbers behind a sentence of the verdict, for people."""
+    return list(_pairs(plain(found, 4))) if isinstance(found, dict) else []
+
+
+def reproduce(saved: Saved) -> str:
+    """`undertow train` with every setting spelt out, so that later defaults do not change the run."""
+    config = saved.facts.get("config")
+    if not isinstance(config, dict) or "model" not in config:
+        return ""
+    options = [_flag(str(name).replace("_", "-"), value) for name, value in config.items() if name != "model"]
+    words = [["undertow", "train", str(config["model"])], *options, ["--out", f"{saved.name}-again"]]
+    lines = [""]
+    for part in (shlex.join(own) for own in words if own):
+        if len(lines[-1]) + len(part) > WIDE:
+            lines.append("   ")
+        lines[-1] += f"{' ' * bool(lines[-1])}{part}"
+    return " \\\n".join(lines)
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, bool):
+        return [f"--{name}" if value else f"--no-{name}"]
+    values: list[Any] = value if isinstance(value, list) else [value]
+    return [word for own in values for word in (f"--{name}", str(own))]

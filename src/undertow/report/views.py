@@ -1,0 +1,193 @@
+"""What each section of the page and each figure shows, cut from a run's saved rows.
+
+    overview(saved)              # the model's accuracy and the best layer of every probe, over training
+    latent_grids(saved)          # layer x checkpoint, one grid for each probe, fit, split and labels
+    repairs(saved)               # before and after, for every layer and probe
+    richness(saved), spectra(saved)
+
+A view is empty where its rows are missing; page.py says why. Times and consistency are in views_temporal.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from undertow.report.saved import INPUT, Frame, Saved
+from undertow.report.tables import Curve, Grid, curves, grid, in_order, prefer
+
+PROBES = {
+    "masc": "MASC", "velpic": "VeLPIC", "logistic": "logistic", "nearest_mean": "nearest mean", "knn": "k-NN",
+    "lda": "LDA", "qda": "QDA",
+}  # fmt: skip
+POSITIONS = 96
+"""Features shown of a spectrum; more are thinned, evenly on a logarithmic axis."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatentGrid:
+    """One measure of one probe for every layer and checkpoint."""
+
+    tags: dict[str, str]  # measure, probe, fit, split, labels
+    value: Grid
+    low: Grid
+    high: Grid
+
+
+def probe_name(probe: str) -> str:
+    """How people write it."""
+    return PROBES.get(probe, probe)
+
+
+def model_curve(
+    saved: Saved, split: str, labels: str, fallback: str = "", measure: str = "accuracy"
+) -> Curve | None:
+    """The model's own accuracy; from metrics.parquet's column `fallback` where the audit has none."""
+    rows = saved.of("model", measure)
+    found = curves(rows[(rows["split"] == split) & (rows["labels"] == labels)])
+    if found:
+        return found[0]
+    metrics = saved.metrics
+    if not {fallback, saved.unit} <= set(metrics.columns):
+        return None
+    known = metrics[[saved.unit, fallback]].dropna().astype("float64")
+    y = known[fallback].to_numpy()
+    return Curve({}, known[saved.unit].to_numpy(), y, y, y) if len(known) else None
+
+
+def memorised(saved: Saved) -> Curve | None:
+    """The share of wrong training labels that the model repeats."""
+    return model_curve(saved, "train", "given", "train_wrong_fit", measure="memorised")
+
+
+def model_curves(saved: Saved) -> list[Curve]:
+    """The model's own accuracy for each split and kind of labels."""
+    return curves(saved.of("model", "accuracy"), "split", "labels")
+
+
+def test_curve(saved: Saved) -> Curve | None:
+    """Test accuracy, by true labels where they are known."""
+    return (
+        model_curve(saved, "test", "true")
+        or model_curve(saved, "test", "given")
+        or model_curve(saved, "test", "", "test_accuracy")
+    )
+
+
+def judged(saved: Saved) -> Frame:
+    """Accuracies of probes that may be set beside the model's: fitted with the given labels, on test samples."""
+    rows = saved.of("latent", "accuracy")
+    rows = rows[rows["split"] == "test"]
+    return prefer(prefer(rows, "fit", "given", "true"), "labels", "true", "given")
+
+
+def best_layers(saved: Saved) -> list[Curve]:
+    """For each probe, the curve of the layer that is best at the last checkpoint; the input is no layer."""
+    chosen: dict[str, Curve] = {}
+    rows = judged(saved)
+    for curve in curves(rows[rows["layer"] != INPUT], "probe", "layer"):
+        probe = curve.tags.get("probe", "")
+        if probe not in chosen or curve.mean[-1] > chosen[probe].mean[-1]:
+            chosen[probe] = curve
+    return list(chosen.values())
+
+
+def overview(saved: Saved) -> list[Curve]:
+    """The curves of the first chart, each with its name and its role."""
+    known = [
+        ("test", "model, test", test_curve(saved)),
+        ("fit", "model, training labels as given", model_curve(saved, "train", "given", "train_fit")),
+        ("true", "model, true training labels", model_curve(saved, "train", "true", "train_accuracy")),
+        ("wrong", "wrong training labels repeated", memorised(saved)),
+    ]
+    named = [replace(curve, tags={"role": role, "name": name}) for role, name, curve in known if curve]
+    for curve in best_layers(saved):
+        probe, layer = curve.tags.get("probe", ""), curve.tags.get("layer", "")
+        name = f"{probe_name(probe)} at {layer}, test"
+        named.append(replace(curve, tags={"role": "probe", "name": name, "probe": probe, "layer": layer}))
+    return named
+
+
+def latent_grids(saved: Saved, chosen: Frame = None) -> list[LatentGrid]:
+    """Layer x checkpoint grids of every probe, fit, split and labels among the rows `chosen`, else all.
+
+    All lie over the same axes.
+    """
+    rows: Frame = saved.of("latent") if chosen is None else chosen
+    rows = rows[rows["layer"].notna() & rows["checkpoint"].notna()]
+    by = ["measure", "probe", "fit", "split", "labels"]
+    axes = {
+        "ys": in_order(rows["layer"].unique(), saved.layers),
+        "xs": sorted(rows["checkpoint"].unique().tolist()),
+    }
+    found: list[LatentGrid] = []
+    for key, own in rows.groupby(by, sort=False, dropna=False):
+        tags = {name: value for name, value in zip(by, key, strict=True) if isinstance(value, str)}
+        parts = [
+            grid(own, down="layer", across="checkpoint", field=name, **axes)
+            for name in ("value", "low", "high")
+        ]
+        found.append(LatentGrid(tags, *parts))
+    return found
+
+
+def repairs(saved: Saved) -> list[dict[str, Any]]:
+    """Accuracy before and after for every layer and probe, at the last checkpoint that was repaired."""
+    rows = saved.of("repair")
+    rows = rows[rows["checkpoint"].isna() | (rows["checkpoint"] == rows["checkpoint"].max())]
+    found: list[dict[str, Any]] = []
+    for (layer, probe), own in rows.groupby(["layer", "probe"], sort=False, dropna=False):
+        at = own.drop_duplicates("measure", keep="last").set_index("measure")
+        if not {"accuracy_before", "accuracy_after"} <= set(at.index):
+            continue
+        value, gain = at["value"], at.loc["difference"] if "difference" in at.index else None
+        found.append(
+            {
+                "layer": _text(layer), "probe": _text(probe), "name": probe_name(_text(probe)),
+                "checkpoint": float(own["checkpoint"].iloc[-1]),
+                "before": float(value["accuracy_before"]), "after": float(value["accuracy_after"]),
+                "low": float(gain["low"]) if gain is not None else None,
+                "high": float(gain["high"]) if gain is not None else None,
+            }
+        )  # fmt: skip
+    order = saved.layers
+    return sorted(found, key=lambda row: order.index(row["layer"]) if row["layer"] in order else len(order))
+
+
+def _text(name: Any) -> str:
+    return name if isinstance(name, str) else ""
+
+
+SPECTRUM = ("quality", "utilisation", "intensity")
+
+
+def richness(saved: Saved) -> list[Curve]:
+    """Curves over training of every measure of richness, one for each layer."""
+    rows = saved.of("richness")
+    rows = rows[~rows["measure"].isin(SPECTRUM)]
+    return [
+        curve
+        for measure in dict.fromkeys(rows["measure"])
+        for curve in curves(prefer(rows[rows["measure"] == measure], "split", "test"), "measure", "layer")
+    ]
+
+
+def spectra(saved: Saved) -> list[tuple[dict[str, str], Grid]]:
+    """Checkpoint x feature grids of quality, utilisation and intensity for each layer."""
+    rows = saved.of("richness", *SPECTRUM)
+    rows = rows[rows["position"].notna()]
+    kept = _thinned(rows["position"].max()) if len(rows) else []
+    rows = rows[rows["position"].isin(kept)]
+    return [
+        ({"measure": str(measure), "layer": str(layer)}, grid(own, down="checkpoint", across="position"))
+        for (measure, layer), own in rows.groupby(["measure", "layer"], sort=False)
+    ]
+
+
+def _thinned(most: float) -> list[float]:
+    """Feature numbers to show: all of few, else whole numbers evenly on a logarithmic axis."""
+    if most <= POSITIONS:
+        return np.arange(0, most + 1, dtype="float64").tolist()
+    return np.unique(np.geomspace(1, most, POSITIONS).round()).tolist()

@@ -1,0 +1,194 @@
+"""The page: whole, self-contained, small, and deaf to hostile names."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+
+from undertow.errors import BadValue
+from undertow.report import page_text, read_saved, render
+from undertow.report.page import safe_json
+from undertow.report.sections import SECTIONS
+
+HOSTILE = (
+    "<script>window.pwned=1</script>",
+    "</script><script>window.pwned=1</script>",
+    "\"'><img src=x onerror=window.pwned=1>",
+    "{{ 7 * 7 }} ${window.pwned=1} <!-- --> ]]> \u2028 &amp;",
+)
+SAFE_NAMESPACE = "http://www.w3.org/2000/svg"
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and the text of scripts by their id."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data):
+        if self.cdata_elem == "script":
+            self.scripts[-1] += data
+        else:
+            self.words.append(data)
+
+
+def data_of(text: str) -> dict:
+    return json.loads(Elements(text).scripts[0])
+
+
+def test_all_sections_are_there(audited):
+    text = page_text([read_saved(audited)])
+    ids = [attributes["id"] for tag, attributes in Elements(text).found if tag == "section"]
+    assert ids == [section.id for section in SECTIONS]
+    assert all(section.why not in text for section in SECTIONS)
+    (run,) = data_of(text)["runs"]
+    assert all(run[name] for name in run if name not in ("id", "reading"))
+    assert "It has memorised wrong labels since about epoch 12" in text
+    assert "Cannot tell" in text
+
+
+@pytest.mark.parametrize("lens", ["latent", "richness", "temporal", "repair"])
+def test_a_lens_alone_makes_a_page_and_the_others_say_why(make_audit, tmp_path, lens):
+    text = page_text([read_saved(make_audit(tmp_path / "run", lenses=(lens,)))])
+    home = {
+        "latent": ["layers"],
+        "richness": ["richness", "spectrum"],
+        "temporal": ["time"],
+        "repair": ["repair"],
+    }
+    for section in SECTIONS:
+        if section.id in ("layers", "richness", "spectrum", "time", "repair", "labels"):
+            assert (section.why in text) == (section.id not in home[lens]), section.id
+
+
+def test_a_run_that_was_only_recorded_makes_a_page(tmp_path):
+    pd.DataFrame({"epoch": [0, 1], "test_accuracy": [0.1, 0.9]}).to_parquet(tmp_path / "metrics.parquet")
+    (tmp_path / "run.json").write_text('{"config": null}')
+    text = page_text([read_saved(tmp_path)])
+    assert "has not been audited yet" in text
+    assert data_of(text)["runs"][0]["overview"][0]["y"] == [0.1, 0.9]
+
+
+def test_several_runs_stand_side_by_side(make_audit, tmp_path, audited):
+    other = make_audit(tmp_path / "m00", noise=0.0, lenses=("latent",), layers=("layer1", "other"))
+    text = page_text([read_saved(audited), read_saved(other)])
+    assert [run["name"] for run in data_of(text)["runs"]] == ["m40", "m00"]
+    panels = [attributes for _, attributes in Elements(text).found if attributes.get("class") == "panel"]
+    assert len(panels) == 2 * len(SECTIONS)
+
+
+def test_no_address_is_asked_for(audited):
+    """The page works from disk: no link, image, script or style comes from anywhere."""
+    text = page_text([read_saved(audited)])
+    assert set(re.findall(r"https?://[^\s\"'<>`]+", text)) == {SAFE_NAMESPACE}
+    for tag, attributes in Elements(text).found:
+        assert tag not in ("iframe", "object", "embed", "base")
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
+
+
+def test_the_policy_allows_our_script_and_no_other(audited):
+    text = page_text([read_saved(audited)])
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', text)
+    digest = base64.b64encode(hashlib.sha256(Elements(text).scripts[1].encode()).digest()).decode()
+    assert f"script-src &#39;sha256-{digest}&#39;;" in policy
+    assert "default-src &#39;none&#39;" in policy
+    assert "connect-src &#39;none&#39;" in policy
+
+
+@pytest.fixture(scope="module")
+def hostile(make_audit, tmp_path_factory):
+    """A run all of whose names want to become markup."""
+    verdict = [
+        {"topic": own, "sentence": own, "answer": own, "rule": own, "numbers": {own: own}} for own in HOSTILE
+    ]
+    made = make_audit(
+        tmp_path_factory.mktemp("runs") / "<script>window.pwned=1<%2fscript>", layers=HOSTILE, classes=HOSTILE,
+        probes=HOSTILE[:3], checkpoints=4, suspects=True,
+        audit={
+            "headline": HOSTILE[1], "situation": HOSTILE[2], "verdict": verdict, "settings": {HOSTILE[0]: HOSTILE[1]},
+        },
+    )  # fmt: skip
+    facts = json.loads((made / "run.json").read_text())
+    facts["config"]["model"] = facts["machine"] = facts["data"]["name"] = HOSTILE[1]
+    (made / "run.json").write_text(json.dumps(facts))
+    return made
+
+
+def test_hostile_names_stay_text(hostile):
+    text = page_text([read_saved(hostile), read_saved(hostile)])
+    elements = Elements(text)
+    assert [tag for tag, _ in elements.found].count("script") == 2
+    assert not [
+        1
+        for tag, attributes in elements.found
+        if tag == "img" or any(name.startswith("on") for name in attributes)
+    ]
+    assert "49" not in "".join(word for word in elements.words if "7 *" in word)
+    assert HOSTILE[1] in "".join(elements.words)
+    assert json.loads(elements.scripts[0])["runs"][0]["latent"]["layers"] == ["input", *HOSTILE]
+
+
+def test_the_check_for_hostile_names_can_fail():
+    assert [tag for tag, _ in Elements(f"<p>{HOSTILE[1]}</p>").found].count("script") == 1
+    assert any("onerror" in attributes for _, attributes in Elements(f'<p title="{HOSTILE[2]}">').found)
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "<!--<script>"])
+def test_data_cannot_end_its_element(text):
+    made = safe_json({text: text})
+    assert not set(made) & set("<>&\u2028\u2029")
+    assert json.loads(made) == {text: text}
+
+
+def test_not_a_number_is_refused_rather_than_written():
+    with pytest.raises(ValueError, match="Out of range"):
+        safe_json(float("nan"))
+
+
+def test_fifty_checkpoints_of_eight_layers_stay_small(make_audit, tmp_path):
+    """With 500 samples in the trajectories, 256 features in the spectra and 120 pictures: under 8 MB, by far."""
+    layers = tuple(f"block{number}.conv2" for number in range(1, 9))
+    made = make_audit(
+        tmp_path / "big", checkpoints=50, layers=layers, samples=500, features=256, suspects=True
+    )
+    path = render([made], tmp_path / "big.html")
+    assert path.stat().st_size < 3_000_000
+
+
+def test_the_same_rows_give_the_same_page(audited, tmp_path):
+    first, second = (render([audited], tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
+    assert first == second
+
+
+def test_nothing_to_show_is_answered(tmp_path):
+    with pytest.raises(BadValue, match="at least one run's folder"):
+        render([], tmp_path / "r.html")
+
+
+def test_infinite_and_missing_numbers_make_a_page(make_audit, tmp_path):
+    """Fails if one diverged measure stops the whole report."""
+    made = make_audit(tmp_path / "run", checkpoints=3)
+    rows = pd.read_parquet(made / "audit.parquet")
+    rows.loc[rows["measure"] == "nc1", "value"] = float("inf")
+    rows.loc[rows["measure"] == "difference", ["low", "high"]] = None
+    rows.loc[rows["lens"] == "repair", ["layer", "checkpoint"]] = None
+    rows.to_parquet(made / "audit.parquet")
+    (run,) = data_of(page_text([read_saved(made)]))["runs"]
+    assert next(curve for curve in run["richness"] if curve["measure"] == "nc1")["y"] == [None, None, None]
+    assert run["repair"][0]["low"] is None

@@ -1,0 +1,188 @@
+"""What the sections show, against what the rows say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from undertow.report import read_saved, views, views_temporal
+from undertow.report.summary import about, reproduce, tiles
+
+
+def written(folder, rows, **metrics):
+    pd.DataFrame(rows).to_parquet(folder / "audit.parquet")
+    if metrics:
+        pd.DataFrame(metrics).to_parquet(folder / "metrics.parquet")
+    return read_saved(folder)
+
+
+def latent(layer, value, checkpoint=1, probe="masc", fit="given", split="test", labels="true"):
+    return {
+        "lens": "latent", "measure": "accuracy", "layer": layer, "value": value, "checkpoint": checkpoint,
+        "probe": probe, "fit": fit, "split": split, "labels": labels,
+    }  # fmt: skip
+
+
+def test_the_best_layer_is_that_of_the_last_checkpoint(tmp_path):
+    """Not of all training: a layer that knew once does not help now."""
+    saved = written(tmp_path, [latent("a", 0.9), latent("b", 0.5), latent("a", 0.6, 2), latent("b", 0.7, 2)])
+    (best,) = views.best_layers(saved)
+    assert best.tags["layer"] == "b"
+
+
+def test_probes_that_saw_other_labels_do_not_count(tmp_path):
+    """A probe fitted with true labels is a control: it would make every run look as if it knew better."""
+    saved = written(
+        tmp_path,
+        [
+            latent("a", 0.6),
+            latent("b", 0.99, fit="true"),
+            latent("c", 0.98, split="train"),
+            latent("d", 0.9, labels="given"),
+        ],
+    )
+    assert [curve.tags["layer"] for curve in views.best_layers(saved)] == ["a"]
+
+
+def test_where_only_noisy_labels_are_known_they_are_shown(tmp_path):
+    saved = written(tmp_path, [latent("a", 0.6, labels="given")])
+    assert views.best_layers(saved)[0].mean.tolist() == [0.6]
+
+
+def test_the_recorded_metrics_stand_in_for_an_audit(tmp_path):
+    metrics = {"epoch": [0, 1, 2], "test_accuracy": [0.1, None, 0.8], "train_fit": [0.1, 0.5, 0.9]}
+    pd.DataFrame(metrics).to_parquet(tmp_path / "metrics.parquet")
+    (tmp_path / "run.json").write_text("{}")
+    found = views.overview(read_saved(tmp_path))
+    assert [curve.tags["role"] for curve in found] == ["test", "fit"]
+    assert found[0].x.tolist() == [0, 2]
+
+
+def test_latent_grids_share_their_axes(tmp_path):
+    """The script draws differences cell by cell."""
+    saved = written(tmp_path, [latent("a", 0.1, 1), latent("b", 0.2, 2), latent("b", 0.3, 2, probe="velpic")])
+    first, second = views.latent_grids(saved)
+    assert first.value.down == second.value.down == ["a", "b"]
+    np.testing.assert_array_equal(second.value.value, [[np.nan, np.nan], [np.nan, 0.3]])
+
+
+def test_repairs_follow_the_layers_and_keep_the_gains_interval(audited):
+    found = views.repairs(read_saved(audited))
+    assert [row["layer"] for row in found] == ["layer1", "layer1", "layer2", "layer2", "layer3", "layer3"]
+    best = max(found, key=lambda row: row["after"])
+    assert (best["layer"], best["name"]) == ("layer2", "VeLPIC")
+    assert best["low"] < best["after"] - best["before"] < best["high"]
+
+
+def test_a_repair_without_its_pair_is_left_out(tmp_path):
+    assert (
+        views.repairs(written(tmp_path, [{"lens": "repair", "measure": "accuracy_after", "value": 0.9}]))
+        == []
+    )
+
+
+def test_long_spectra_are_thinned_but_keep_both_ends(make_audit, tmp_path):
+    made = make_audit(tmp_path / "run", lenses=("richness",), features=500, checkpoints=3)
+    for _, own in views.spectra(read_saved(made)):
+        assert len(own.across) <= views.POSITIONS
+        assert (own.across[0], own.across[-1]) == (1, 500)
+        assert not np.isnan(own.value).any()
+
+
+def test_composites_are_shallow_by_deep(audited):
+    saved = read_saved(audited)
+    found = {(tags["cut"], tags["measure"]): own for tags, own in views_temporal.composites(saved)}
+    assert len(found) == 6
+    own = found["layer1", "accuracy"]
+    rows = saved.of("temporal", "accuracy")
+    one = rows[(rows["layer"] == "layer1") & (rows["shallow"] == 4) & (rows["checkpoint"] == 60)][
+        "value"
+    ].item()
+    assert own.value[own.down.index(4), own.across.index(60)] == one
+
+
+def test_consistency_stays_where_accuracy_has_labels(tmp_path):
+    """Fails if choosing true labels for accuracy drops consistency, which has none."""
+    base = {"lens": "temporal", "layer": "a", "checkpoint": 1, "shallow": 1, "split": "test"}
+    rows = [
+        {**base, "measure": "accuracy", "value": 0.5, "labels": "true"},
+        {**base, "measure": "consistency", "value": 1},
+    ]
+    assert [tags["measure"] for tags, _ in views_temporal.composites(written(tmp_path, rows))] == [
+        "accuracy",
+        "consistency",
+    ]
+
+
+def test_long_trajectories_are_thinned(make_audit, tmp_path):
+    made = make_audit(tmp_path / "run", lenses=("temporal",), checkpoints=2, layers=("a",), samples=700)
+    (track,) = views_temporal.trajectories(read_saved(made))
+    assert track.x.shape == track.y.shape == (2, views_temporal.SAMPLES)
+    assert len(track.labels) == views_temporal.SAMPLES
+
+
+def test_swap_and_drift_keep_the_cuts_order(audited):
+    saved = read_saved(audited)
+    assert [own["cut"] for own in views_temporal.swap_profile(saved)] == ["layer1", "layer2", "layer3"]
+    assert [curve.tags["layer"] for curve in views_temporal.over_time(saved, "parameter_drift")][-1] == "all"
+
+
+def test_drift_without_a_split_stays_beside_drift_with_one(tmp_path):
+    """Fails if choosing test samples for feature drift drops parameter drift, which has no samples."""
+    base = {"lens": "temporal", "layer": "a", "checkpoint": 1, "value": 0.5}
+    rows = [{**base, "measure": "feature_drift", "split": "test"}, {**base, "measure": "parameter_drift"}]
+    found = views_temporal.over_time(written(tmp_path, rows), "parameter_drift", "feature_drift")
+    assert {curve.tags["measure"] for curve in found} == {"parameter_drift", "feature_drift"}
+
+
+def test_the_input_is_no_layer(tmp_path):
+    """Raw pixels are a control: "the best layer is the input" says nothing about the network."""
+    assert [
+        curve.tags["layer"]
+        for curve in views.best_layers(written(tmp_path, [latent("input", 0.9), latent("a", 0.5)]))
+    ] == ["a"]
+
+
+def test_runs_counted_in_steps(tmp_path):
+    pd.DataFrame({"step": [100, 200], "test_accuracy": [0.1, 0.8]}).to_parquet(tmp_path / "metrics.parquet")
+    (tmp_path / "run.json").write_text("{}")
+    saved = read_saved(tmp_path)
+    assert saved.unit == "step"
+    assert views.overview(saved)[0].x.tolist() == [100, 200]
+    assert tiles(saved)[0].detail == "best 80.0\u00a0% at step 200"
+
+
+def test_tiles_say_what_the_rows_say(audited):
+    saved = read_saved(audited)
+    shown = {tile.label: tile for tile in tiles(saved)}
+    last = saved.metrics["test_accuracy"].iloc[-1]
+    assert shown["Test accuracy"].value == f"{100 * last:.1f}\u00a0%"
+    assert shown["After repair"].detail.startswith("+26.0 points, VeLPIC at layer2")
+    assert shown["D_LR"].value == "0.16"
+    assert about(saved).startswith("digits · mlp:256-256-256 · label noise 0.4")
+
+
+def test_a_run_without_rows_has_no_tiles(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    saved = read_saved(tmp_path)
+    assert (tiles(saved), about(saved), reproduce(saved)) == ([], "", "")
+
+
+def test_the_command_that_trains_it_again_is_understood(audited):
+    import shlex
+
+    from undertow.cli.app import app
+
+    words = shlex.split(reproduce(read_saved(audited)).replace("\\\n", " "))  # as a shell reads it
+    assert words[:3] == ["undertow", "train", "mlp:256-256-256"]
+    assert {"--lr", "--shuffle", "--no-greedy"} <= set(words)
+    app.parse_args(words[1:], exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize("config", [None, {}, "text"])
+def test_a_loop_that_is_not_ours_has_no_command(tmp_path, config):
+    import json
+
+    (tmp_path / "run.json").write_text(json.dumps({"config": config}))
+    assert reproduce(read_saved(tmp_path)) == ""
