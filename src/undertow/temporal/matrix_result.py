@@ -57,7 +57,9 @@ class CompositeMatrix:
     plan: str  # what was held in memory
     sample_losses: Mapping[str, NDArray[np.float32]] = field(default_factory=dict[str, NDArray[np.float32]])
     """labels -> (cuts, S, D, N) where asked for."""
-    own_sample_losses: Mapping[str, NDArray[np.float32]] = field(default_factory=dict[str, NDArray[np.float32]])
+    own_sample_losses: Mapping[str, NDArray[np.float32]] = field(
+        default_factory=dict[str, NDArray[np.float32]]
+    )
     """labels -> (M, N) of the whole models, likewise."""
 
     @property
