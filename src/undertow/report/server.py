@@ -99,13 +99,11 @@ def make_server(folder: Path, port: int = PORT) -> ThreadingHTTPServer:
         raise NotThere(
             f"There is no folder {folder}. `undertow train --out {folder}/NAME` makes the first run in it."
         )
-    shelf = Shelf(folder)
 
     class Handler(_Handler):
         """Answers from this shelf."""
 
-        def answer(self, path: str) -> tuple[str, str] | None:
-            return _route(shelf, path)
+        shelf = Shelf(folder)
 
     try:
         return ThreadingHTTPServer((HOST, port), Handler)
@@ -149,12 +147,9 @@ def _route(shelf: Shelf, path: str) -> tuple[str, str] | None:
 class _Handler(BaseHTTPRequestHandler):
     """GET only; nothing is written, nothing is logged."""
 
+    shelf: Shelf  # of each server its own
     server_version = "undertow"
     sys_version = ""
-
-    def answer(self, path: str) -> tuple[str, str] | None:
-        """The type and text for an address."""
-        raise NotImplementedError
 
     def do_GET(self) -> None:
         """Answer one request."""
@@ -162,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             return self._send(403, "text/plain", "This server answers only its own machine.")
         try:
-            found = self.answer(urlsplit(self.path).path)
+            found = _route(self.shelf, urlsplit(self.path).path)
         except UndertowError as error:
             return self._send(500, "text/plain", str(error))
         if found is None:
