@@ -12,16 +12,29 @@ from pathlib import Path
 import torch
 
 
-def median_seconds(contenders: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str, float]:
-    """Median seconds of each contender; they take turns, so that a busy moment hits all alike."""
+def median_seconds(
+    contenders: dict[str, Callable[[], object]],
+    rounds: int = 5,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    warm_up: bool = True,
+) -> dict[str, float]:
+    """Median seconds of each contender; they take turns, so that a busy moment hits all alike.
+
+    Args:
+        contenders: what is measured, by name.
+        rounds: how often.
+        clock: `time.process_time` counts the processor's seconds, which waiting for a busy core does not change.
+        warm_up: run each once before; minutes of work need none.
+    """
     times: dict[str, list[float]] = {name: [] for name in contenders}
-    for run in contenders.values():
-        run()  # warm-up
+    for run in contenders.values() if warm_up else ():
+        run()
     for _ in range(rounds):
         for name, run in contenders.items():
-            began = time.perf_counter()
+            began = clock()
             run()
-            times[name].append(time.perf_counter() - began)
+            times[name].append(clock() - began)
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 

@@ -3,7 +3,8 @@
 OMP_NUM_THREADS=1 python bench/composites.py [--checkpoints 10] [--samples 256] [--rounds 1] [--json FILE]
 
 ResNet-20 cut after its second stage, T checkpoints (random weights around one draw: what they say does not change what
-they cost), n images of 3x32x32 (CIFAR-10's where UNDERTOW_DATA is set, else noise), batches of 256.
+they cost), n images of 3x32x32 (CIFAR-10's where UNDERTOW_DATA is set, else noise), batches of 256. Seconds are the
+processor's.
 
     ours      composite_matrix: predictions, losses, accuracies, the check of the cut
     merging   for every pair a merged state dict, loaded, and the whole network on all samples
@@ -19,7 +20,9 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -94,6 +97,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
     count, x = options.checkpoints, images(options.samples)
+    how: dict[str, Any] = {"clock": time.process_time, "warm_up": count * len(x) < 10_000}
     with tempfile.TemporaryDirectory() as folder:
         run = make_run(Path(folder) / "run", count)
         states, models = [run.weights(at) for at in run.epochs], [run.model(at) for at in run.epochs]
@@ -109,10 +113,11 @@ def main() -> None:
                 "prefixes": lambda: prefixes(models, x),
             },
             options.rounds,
+            **how,
         )
         # Whole networks are the same work for every pair, so a part of the pairs is timed.
         timed = states[: max(2, count // 3)]
-        whole = median_seconds({"merging": lambda: merging(run, timed, x)}, options.rounds)["merging"]
+        whole = median_seconds({"merging": lambda: merging(run, timed, x)}, options.rounds, **how)["merging"]
     report(rows(count, len(x), seconds, whole / len(timed) ** 2), options.json)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from undertow.cli import main
 
 
@@ -57,12 +59,78 @@ def test_wrong_names_are_answered(capsys, tmp_path):
     assert "study list" in capsys.readouterr().err
 
 
-def test_missing_data_fails_with_its_sentence_and_keeps_the_rest(capsys, tmp_path, monkeypatch):
+@pytest.fixture
+def no_data(monkeypatch, tmp_path):
+    """Neither a mirror nor an earlier download nor the network."""
     monkeypatch.delenv("UNDERTOW_DATA", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     monkeypatch.setenv("UNDERTOW_CACHE", str(tmp_path / "cache"))
-    code = main(["study", "run", "richness/weight-decay", "--out", str(tmp_path), "--workers", "1"])
+
+
+def test_missing_data_stops_before_any_training(capsys, tmp_path, no_data):
+    """Also where another study of the same command would have its data."""
+    names = ["richness/nystrom", "richness/weight-decay"]
+    assert main(["study", "run", *names, "--out", str(tmp_path / "out"), "--workers", "1"]) == 1
     error = capsys.readouterr().err
-    assert code == 1
-    assert "1 task failed" in error
-    assert "mnist" in error
+    assert "Nothing was trained: richness/weight-decay cannot have its data. mnist: " in error
+    assert "UNDERTOW_DATA" in error
+    assert not (tmp_path / "out" / "runs").exists()
+    assert not (tmp_path / "out" / "richness").exists()
+
+
+def test_a_finished_study_needs_no_data(capsys, tmp_path, monkeypatch):
+    command = [
+        "study",
+        "run",
+        "richness/nystrom",
+        "--scale",
+        "smoke",
+        "--out",
+        str(tmp_path),
+        "--workers",
+        "1",
+    ]
+    assert main(command) == 0
+    monkeypatch.setattr("undertow.cli.study.check_data", lambda studies: found.extend(studies))
+    found = []
+    assert main(command) == 0
+    assert found == []
+
+
+def test_list_tells_costs_and_where_data_is(capsys, no_data):
+    assert main(["study", "list", "--json"]) == 0
+    told = {one["study"]: one for one in map(json.loads, capsys.readouterr().out.splitlines())}
+    one = told["richness/target-scale"]
+    assert one["data"] == {"smoke": {}, "laptop": {"mnist": "to download"}, "paper": {"mnist": "to download"}}
+    assert one["cost"]["laptop"].endswith(" min")
+    assert told["latent/masc-dynamics"]["cost"]["paper"].endswith(" GPU h")
+    assert main(["study", "show", "richness/target-scale"]) == 0
+    assert "data: mnist (to download)" in capsys.readouterr().out
+
+
+def test_report_writes_one_page(capsys, tmp_path):
+    assert (
+        main(
+            ["study", "run", "richness/nystrom", "--scale", "smoke", "--out", str(tmp_path), "--workers", "1"]
+        )
+        == 0
+    )
+    capsys.readouterr()
+    assert main(["study", "report", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {
+        "path": str(tmp_path / "report.html"),
+        "bytes": (tmp_path / "report.html").stat().st_size,
+        "studies": 1,
+    }
+    assert "richness/nystrom" in (tmp_path / "report.html").read_text()
+
+
+def test_a_folder_without_studies_is_refused_with_a_way_on(capsys, tmp_path):
+    assert main(["study", "report", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert "got no study.json in it" in error
+    assert "undertow study run NAME --out" in error
+    assert main(["study", "report", str(tmp_path / "nowhere")]) == 1
+    assert "no such folder" in capsys.readouterr().err

@@ -24,6 +24,7 @@ GROUND = {
     "undertow.errors",
     "undertow.files",
     "undertow.plots",
+    "undertow.words",
 }
 
 

@@ -36,9 +36,10 @@ def test_a_study_is_declared_fully(name):
 def test_smoke_scales_run(name, tmp_path, monkeypatch):
     """From training to figure, without data from outside."""
     from undertow.cli.study import run_study
+    from undertow.engine import Engine
 
     monkeypatch.delenv("UNDERTOW_DATA", raising=False)
-    outcome, failed = run_study(find_study(name), "smoke", 1, tmp_path, 1, quiet=True)
+    outcome, failed = run_study(find_study(name), "smoke", 1, tmp_path, Engine(workers=1), quiet=True)
     assert not failed
     assert len(outcome.findings.rows)
     assert outcome.findings.cases == tuple(case.name for case in outcome.study.cases)

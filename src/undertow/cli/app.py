@@ -18,7 +18,7 @@ app = App(
 
 data = App(name="data", help="Data sets: list, show, fetch, corrupt.")
 
-study = App(name="study", help="The papers' experiments: list, show, run.")
+study = App(name="study", help="The papers' experiments: list, show, run, report.")
 
 COMMANDS = {
     "demo": (
@@ -53,6 +53,7 @@ STUDY_COMMANDS = {
     "list": ("undertow.cli.study:list_studies", "List the studies with their cost and data."),
     "show": ("undertow.cli.study:show", "Show what a study trains, measures and claims."),
     "run": ("undertow.cli.study:run", "Run studies and set them against their papers."),
+    "report": ("undertow.cli.study:report", "Write what studies found as one HTML file."),
 }
 
 for name, (place, summary) in COMMANDS.items():

@@ -1,28 +1,33 @@
-"""`undertow study`: the papers' experiments, listed, explained and run.
+"""`undertow study`: the papers' experiments, listed, explained, run and reported.
 
 undertow study list
 undertow study show richness/target-scale --scale laptop
 undertow study run "richness/*" --scale smoke --out studies
+undertow study report studies
 """
 
 from __future__ import annotations
 
-import os
 import time
+import webbrowser
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertow.cli.screen import console, counted, print_json, table
 from undertow.errors import BadValue, UndertowError, unknown
+from undertow.sizes import show_size
 from undertow.studies.catalogue import STUDIES, find_studies, find_study
+from undertow.studies.cost import cost_words
 from undertow.studies.findings import Seen, number
+from undertow.studies.needs import check_data, data_needed, whereabouts
 from undertow.studies.recipe import SCALES, Study
 from undertow.train.config import TrainConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from undertow.engine.local import Progress
+    from undertow.engine import Engine, Progress
     from undertow.studies.outcome import Outcome
 
 
@@ -30,24 +35,47 @@ class SomeFailed(UndertowError):
     """Tasks that failed; the rest of the work is done and kept."""
 
 
-def list_studies() -> None:
-    """List the studies with their cost and the data they need."""
-    rows = [_line(find_study(name)) for name in STUDIES]
+def list_studies(*, json: bool = False) -> None:
+    """List the studies with their cost at each scale and the data they need.
+
+    Args:
+        json: one JSON object per study.
+    """
+    studies = [find_study(name) for name in STUDIES]
+    if json:
+        for study in studies:
+            print_json(_entry(study))
+        return
+    columns = ["study", "what", "from", "data at laptop scale", *SCALES]
     screen = console()
+    screen.print(table("", columns, [_line(study) for study in studies], right=SCALES))
     screen.print(
-        table("", ["study", "what", "from", "data", "smoke", "laptop"], rows, right=["smoke", "laptop"])
-    )
-    screen.print(
-        "Minutes: all cases, one seed, two cores. The paper's scale wants a GPU. `undertow study show NAME`."
+        "All cases, one seed. smoke and laptop: on two cores, measured or scaled up from some cases. paper: an "
+        "estimate for training on one GPU, right within a factor of three. smoke needs no data from outside. "
+        "`undertow study show NAME` tells more."
     )
 
 
 def _line(study: Study) -> list[str]:
-    minutes = [study.changes[scale].minutes for scale in ("smoke", "laptop")]
+    data = ", ".join(_whereabouts(name) for name in data_needed(study.at("laptop")))
     return [
-        study.name, study.title, study.source, ", ".join(study.data) or "none",
-        *("?" if one is None else f"{one:g} min" for one in minutes),
+        study.name, study.title, study.source, data or "none", *(cost_words(study, scale) for scale in SCALES),
     ]  # fmt: skip
+
+
+def _entry(study: Study) -> dict[str, object]:
+    return {
+        "study": study.name, "title": study.title, "source": study.source,
+        "cost": {scale: cost_words(study, scale) for scale in SCALES},
+        "data": {
+            scale: {name: whereabouts(name) for name in data_needed(study.at(scale))} for scale in SCALES
+        },
+    }  # fmt: skip
+
+
+def _whereabouts(name: str) -> str:
+    where = whereabouts(name)
+    return name if where == "here" else f"{name} ({where})"
 
 
 def show(name: str, *, scale: str = "laptop") -> None:
@@ -60,6 +88,10 @@ def show(name: str, *, scale: str = "laptop") -> None:
     study = find_study(name)
     screen = console()
     screen.print(f"[bold]{study.name}[/bold]  {study.title}\n{study.source}\n")
+    data = ", ".join(_whereabouts(one) for one in data_needed(study.at(scale)))
+    screen.print(
+        f"Scale {scale}: {cost_words(study, scale)} for one seed; data: {data or 'none from outside'}\n"
+    )
     for case in study.at(scale).cases:
         trained = "nothing is trained" if case.train is None else _settings(case.train)
         screen.print(f"  [bold]{case.name}[/bold]  {trained}{''.join('; ' + one for one in case.actions)}")
@@ -75,10 +107,10 @@ def show(name: str, *, scale: str = "laptop") -> None:
         [one.case, one.measure, number(one.value), number(one.tolerance), one.source]
         for one in study.published
     ]
-    screen.print()
-    screen.print(
-        table("", ["case", "measure", "paper", "tolerance", "from"], known, right=["paper", "tolerance"])
-    )
+    if known:
+        columns = ["case", "measure", "paper", "tolerance", "from"]
+        screen.print()
+        screen.print(table("", columns, known, right=["paper", "tolerance"]))
 
 
 def _settings(config: TrainConfig) -> str:
@@ -87,8 +119,9 @@ def _settings(config: TrainConfig) -> str:
 
 
 def run(
-    *names: str, scale: str = "laptop", seeds: int = 1, out: Path = Path("studies"), workers: int = 0,
-    json: bool = False,
+    *names: str, scale: str = "laptop", seeds: int = 1, first_seed: int = 0, out: str = "studies",
+    workers: int = 0, memory: str | None = None, engine: str = "local", address: str | None = None,
+    cpus: float | None = None, gpus: float | None = None, json: bool = False,
 ) -> None:  # fmt: skip
     """Run studies and set them against their papers.
 
@@ -96,52 +129,105 @@ def run(
         names: studies, or patterns such as "richness/*".
         scale: smoke (seconds), laptop (minutes) or paper (a GPU).
         seeds: repeat with so many seeds.
-        out: the folder of results; finished work in it is not done again.
-        workers: processes; 0 takes one for each core, but not more than there is work.
+        first_seed: the first of them; another one checks what was found, or tuned, on seed 0.
+        out: the folder of results, or a URL such as s3://bucket/studies; finished work in it is not done again.
+        workers: tasks at once; 0 takes one process for each core, or all that a cluster has.
+        memory: the most that one task may take, such as 2GB; ray reserves it on the node.
+        engine: local (processes of this machine) or ray (a cluster).
+        address: ray's cluster: auto, HOST:PORT or ray://HOST:PORT; one is started here if none is given.
+        cpus: of one task on ray, and its maths threads.
+        gpus: of one task on ray; 0.25 lets four share one.
         json: one JSON object per study on standard output.
     """
     if not names:
         raise BadValue("study run", "a study's name", "none", "`undertow study list` lists them.")
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
+    from undertow.engine import Engine
+    from undertow.engine.place import refuse_other_version
+
+    means = Engine(engine, workers=workers, memory=memory, address=address, cpus=cpus, gpus=gpus)
+    studies = find_studies(names)
+    for study in studies:
+        refuse_other_version(out, f"{study.name}/{scale}")
+    which = range(first_seed, first_seed + seeds)
+    unfinished = [study for study in studies if _unfinished(study, scale, which, out)]
+    check_data(study.at(scale) for study in unfinished)
     failures: dict[str, str] = {}
-    for study in find_studies(names):
-        outcome, failed = run_study(study, scale, seeds, out, workers or os.cpu_count() or 1, quiet=json)
-        failures |= failed
-        if json:
-            print_json(as_json(outcome))
+    with means.session() if unfinished else nullcontext():
+        for study in studies:
+            outcome, failed = run_study(study, scale, which, out, means, quiet=json)
+            failures |= failed
+            if json:
+                print_json(as_json(outcome))
     if failures:
         raise SomeFailed(
             f"{counted(len(failures), 'task')} failed; all else is kept. The first: {next(iter(failures.values()))}"
         )
 
 
+def _unfinished(study: Study, scale: str, seeds: range, out: str) -> bool:
+    """Whether any task is left to do: a study that is done needs no data."""
+    from undertow.engine.store import Store
+
+    return bool(Store.under(out).missing(study.at(scale).tasks(seeds)))
+
+
 def run_study(
-    study: Study, scale: str, seeds: int, out: Path, workers: int, *, quiet: bool = False
+    study: Study, scale: str, seeds: int | range, out: Path | str, engine: Engine, *, quiet: bool = False
 ) -> tuple[Outcome, dict[str, str]]:
     """Run one study and write what it found into OUT/NAME/SCALE."""
-    from undertow.engine.local import run_local
-    from undertow.engine.store import Store
+    from undertow.engine import Store, run_tasks
+    from undertow.engine.place import results_folder, work_folder
     from undertow.studies.outcome import Outcome
 
     screen, began = console(), time.monotonic()
-    tasks, store = study.at(scale).tasks(seeds), Store(out / "tasks")
+    seeds = seeds if isinstance(seeds, range) else range(seeds)
+    tasks, store = study.at(scale).tasks(seeds), Store.under(out)
     if not quiet:
-        _announce(screen, study, scale, seeds)
+        _announce(screen, study, scale, len(seeds))
     watch = None if quiet else lambda told: _told(screen, told)
-    failed = run_local(tasks, store, workspace=out, workers=workers, watch=watch)
+    failed = run_tasks(tasks, store, workspace=work_folder(out), engine=engine, watch=watch)
     facts = {
-        "seeds": seeds, "task_seconds": round(store.seconds(tasks), 1), "changes": study.differences(scale),
+        "seeds": len(seeds), "first_seed": seeds.start, "task_seconds": round(store.seconds(tasks), 1),
+        "changes": study.differences(scale),
         "wall_seconds": round(time.monotonic() - began, 1), "failures": list(failed.values()),
     }  # fmt: skip
     outcome = Outcome.of(study, scale, store.rows(tasks), facts)
-    folder = out / study.name / scale
-    outcome.save(folder)
-    if len(outcome.findings.rows):
-        outcome.draw(folder)
+    name = f"{study.name}/{scale}"
+    with results_folder(out, name) as folder:
+        outcome.save(folder)
+        if len(outcome.findings.rows):
+            outcome.draw(folder)
     if not quiet:
-        tell(screen, outcome, folder)
+        tell(screen, outcome, f"{out}/{name}")
     return outcome, failed
+
+
+def report(
+    folder: Path = Path("studies"), *, out: Path | None = None, open: bool = False, json: bool = False
+) -> None:
+    """Write what the studies in a folder found as one HTML file that needs no network.
+
+    Args:
+        folder: the --out of `study run`.
+        out: the file; report.html in the folder when not given.
+        open: show it in the browser.
+        json: the file's path and size, and how many studies are in it, as one JSON object.
+    """
+    from undertow.report.study import read_studies
+    from undertow.report.study_page import render_studies
+
+    studies = read_studies(folder)
+    path = render_studies(studies, out or folder / "report.html", folder.name)
+    size = path.stat().st_size
+    if json:
+        print_json({"path": str(path), "bytes": size, "studies": len(studies)})
+    else:
+        told = f"Written: {path} ({counted(len(studies), 'outcome')}, {show_size(size)})"
+        console().print(told, markup=False)
+    if open:
+        webbrowser.open(path.resolve().as_uri())
 
 
 def _announce(screen: Console, study: Study, scale: str, seeds: int) -> None:
@@ -155,7 +241,7 @@ def _told(screen: Console, told: Progress) -> None:
     screen.print(f"  {told.done}/{told.total}  {told.task.label}: {state}", markup=False)
 
 
-def tell(screen: Console, outcome: Outcome, folder: Path) -> None:
+def tell(screen: Console, outcome: Outcome, folder: str) -> None:
     """The table paper / ours / within, and the claims."""
     known: list[dict[str, Any]] = outcome.comparison().to_dict("records")  # pyright: ignore[reportAssignmentType]
     there = {case.name for case in outcome.study.cases}  # a scale may leave cases out

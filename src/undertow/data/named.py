@@ -19,6 +19,7 @@ from pathlib import Path
 from undertow.data.cache import Decoded, cached, content_key
 from undertow.data.catalogue import DATA, Place
 from undertow.data.hub import HubProblem, fetch_tables
+from undertow.data.mirror import find_mirror
 from undertow.data.options import split_spec, typed_options
 from undertow.data.samples import DataSet
 from undertow.data.tables import as_data_set, choose_splits, decode_tables, decoding, read_parquet
@@ -56,16 +57,6 @@ def _parse_hub(spec: str) -> tuple[str, Place]:
     defaults = {"config": "", "image": "", "label": "", "train": "train", "test": ""}
     chosen = typed_options(f"{HUB}{repo}", given, defaults)
     return repo, replace(Place(repo=repo), **chosen)
-
-
-def find_mirror(name: str) -> tuple[Path | None, str]:
-    """The mirror's folder for `name`, or for the subset that stands in, and what to tell the user."""
-    root = os.environ.get("UNDERTOW_DATA")
-    if root and (Path(root) / name).is_dir():
-        return Path(root) / name, ""
-    if root and (Path(root) / f"{name}_subset").is_dir():
-        return Path(root) / f"{name}_subset", f"{name}_subset stands in for {name}."
-    return None, ""
 
 
 def read_mirror(folder: Path, place: Place) -> Decoded:

@@ -1,10 +1,14 @@
 """Where the answers of tasks lie: one file per task, named by its key, written whole or not at all.
 
-store = Store(folder)
+store = Store(folder)                    # or a URL: Store("s3://bucket/studies/tasks")
+store = Store.under(out)                 # the one of a study's --out
 store.has(task)                          # finished already: never run again
-store.keep(task, rows, seconds)          # also from another process, while others read
+store.keep(task, rows, seconds)          # while others read
 store.rows([task, ...])                  # a pandas table of what is there
 store.fail(task, error); store.failure(task)     # a failure is kept in words and tried again next time
+
+A key holds undertow's version, so answers of several versions can lie side by side; `claim` refuses a store
+whose form a later undertow changed.
 """
 
 from __future__ import annotations
@@ -12,26 +16,69 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from undertow.errors import UndertowError
-from undertow.files import aside, write_text
+from undertow._version import __version__
+from undertow.engine.place import Place, open_place
+from undertow.errors import RunProblem, UndertowError
 from undertow.studies.task import Rows, Task
 
 if TYPE_CHECKING:
     import pandas as pd
+
+FORMAT = 1
+"""Raised when an older undertow could no longer read the answers."""
+
+MARK = "store.json"
 
 
 @dataclass(frozen=True)
 class Store:
     """A folder of answers."""
 
-    folder: Path
+    folder: Path | str  # a path or a URL
+
+    @classmethod
+    def under(cls, out: Path | str) -> Store:
+        """The answers of a place of results."""
+        return cls(f"{str(out).rstrip('/')}/tasks")
+
+    @cached_property
+    def place(self) -> Place:
+        """The files."""
+        return open_place(self.folder)
+
+    def claim(self) -> None:
+        """Mark the place as ours; refuse one that a later undertow made in another form."""
+        if not self.place.exists(MARK):
+            mark = {"format": FORMAT, "undertow": __version__}
+            self.place.write(MARK, f"{json.dumps(mark)}\n".encode())
+            return
+        try:
+            mark = json.loads(self.place.read(MARK))
+            given = int(mark["format"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunProblem(
+                f"{self.folder}/{MARK}: wanted undertow's mark, but it cannot be read ({error}). "
+                "Choose another --out."
+            ) from error
+        if given > FORMAT:
+            raise RunProblem(
+                f"{self.folder}: wanted answers of format {FORMAT} or older, got {given} "
+                f"(undertow {mark.get('undertow')}). Update undertow, or choose another --out."
+            )
+
+    def missing(self, tasks: Iterable[Task]) -> list[Task]:
+        """The tasks that are not done, each once; one listing, however many there are."""
+        there = self.place.names()
+        return list({task.key: task for task in tasks if _answer(task) not in there}.values())
 
     def has(self, task: Task) -> bool:
         """Whether the task is done."""
-        return self._answer(task).exists()
+        return self.place.exists(_answer(task))
 
     def keep(self, task: Task, rows: Rows, seconds: float) -> None:
         """Store the answer; the task itself and its seconds lie inside the file."""
@@ -42,24 +89,26 @@ class Store:
         # Through pandas: rows need not have the same columns, and pyarrow alone would take the first one's.
         table = pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False)
         about = {"task": json.dumps(task.to_dict()), "seconds": f"{seconds:.3f}", "rows": str(len(rows))}
-        with aside(self._answer(task)) as part:
-            pq.write_table(table.replace_schema_metadata(about), part)
-        self._error(task).unlink(missing_ok=True)
+        content = BytesIO()
+        pq.write_table(table.replace_schema_metadata(about), content)
+        self.place.write(_answer(task), content.getvalue())
+        self.place.remove(_error(task))
 
     def fail(self, task: Task, error: str) -> None:
         """Keep the words of a failure."""
-        write_text(self._error(task), json.dumps({"error": error, "task": task.to_dict()}, indent=2) + "\n")
+        said = json.dumps({"error": error, "task": task.to_dict()}, indent=2)
+        self.place.write(_error(task), f"{said}\n".encode())
 
     def failure(self, task: Task) -> str | None:
         """What went wrong the last time, if it did and was not mended since."""
-        path = self._error(task)
-        return json.loads(path.read_text(encoding="utf-8"))["error"] if path.exists() else None
+        name = _error(task)
+        return json.loads(self.place.read(name))["error"] if self.place.exists(name) else None
 
     def seconds(self, tasks: Iterable[Task]) -> float:
         """How long the finished ones of these tasks took, added up."""
         import pyarrow.parquet as pq
 
-        about = [pq.read_schema(self._answer(task)).metadata for task in tasks if self.has(task)]
+        about = [pq.read_schema(content).metadata for content in self._answers(tasks)]
         return sum(float(one[b"seconds"]) for one in about)
 
     def rows(self, tasks: Iterable[Task]) -> pd.DataFrame:
@@ -68,15 +117,21 @@ class Store:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        parts = [pq.read_table(self._answer(task)) for task in tasks if self.has(task)]
+        parts = [pq.read_table(content) for content in self._answers(tasks)]
         full = [part for part in parts if part.num_columns]
         return pa.concat_tables(full, promote_options="permissive").to_pandas() if full else pd.DataFrame()
 
-    def _answer(self, task: Task) -> Path:
-        return self.folder / f"{task.key}.parquet"
+    def _answers(self, tasks: Iterable[Task]) -> list[BytesIO]:
+        there = self.place.names()
+        return [BytesIO(self.place.read(_answer(task))) for task in tasks if _answer(task) in there]
 
-    def _error(self, task: Task) -> Path:
-        return self.folder / f"{task.key}.error.json"
+
+def _answer(task: Task) -> str:
+    return f"{task.key}.parquet"
+
+
+def _error(task: Task) -> str:
+    return f"{task.key}.error.json"
 
 
 def failure_words(error: BaseException) -> str:

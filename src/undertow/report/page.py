@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SELF, NOBODY = "'self'", "'none'"
 SCRIPTS = (
     "base.js", "charts.js", "charts_more.js", "cards.js", "sections.js", "sections_rich.js", "sections_time.js",
-    "theme.js", "live.js", "page.js",
+    "theme.js", "live.js", "reading.js", "page.js",
 )  # fmt: skip
 
 

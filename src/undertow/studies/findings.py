@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from undertow.errors import BadData
+from undertow.words import number
 
 if TYPE_CHECKING:
     from undertow.studies.recipe import Study
@@ -120,11 +121,3 @@ class Findings:
         if name != "checkpoint" or value not in ("first", "last"):
             return value
         return self._checkpoints(case)[0 if value == "first" else -1]
-
-
-def number(value: float) -> str:
-    """Three significant digits, without an exponent where it is easy to read without."""
-    if value == 0 or 1e-3 <= abs(value) < 1e4:
-        digits = f"{value:.3g}"
-        return f"{value:.0f}" if "e" in digits else digits
-    return f"{value:.1e}"

@@ -13,8 +13,11 @@ it can be read without undertow.
 from __future__ import annotations
 
 import json
+import os
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +119,8 @@ class Outcome:
         write_text(folder / "claims.json", json.dumps(said, indent=2, ensure_ascii=False) + "\n")
         facts = {
             "format": FORMAT, "undertow": __version__, "study": self.study.name, "title": self.study.title,
-            "source": self.study.source, "scale": self.scale, **self.facts,
+            "source": self.study.source, "scale": self.scale, "notes": list(self.study.notes),
+            "machine": _machine(), **self.facts,
         }  # fmt: skip
         write_text(folder / "study.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
@@ -128,6 +132,17 @@ class Outcome:
         facts = read_facts(folder)
         study = find_study(facts["study"])
         return cls.of(study, facts["scale"], pd.read_parquet(folder / "rows.parquet"), facts)
+
+
+def _machine() -> dict[str, Any]:
+    """What the numbers of this folder may depend on."""
+    packages = {name: version(name) for name in ("torch", "numpy")}
+    return {
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **packages,
+    }
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

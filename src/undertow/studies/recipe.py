@@ -58,7 +58,7 @@ class Change:
     only: tuple[str, ...] = ()  # the cases kept; () keeps all
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of the measure
     because: str = ""  # what a reader should know about it
-    minutes: float | None = None  # measured on two cores, all cases, one seed
+    minutes: float | None = None  # on two cores, all cases, one seed; measured, or scaled up from some cases
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,12 @@ class Study:
                 return case
         raise unknown(f"case of {self.name}", name, [case.name for case in self.cases])
 
-    def tasks(self, seeds: int) -> list[Task]:
-        """One pure task for each case and seed."""
-        if seeds < 1:
-            raise BadValue("seeds", "at least 1", seeds)
-        return [self._task(case, seed) for case in self.cases for seed in range(seeds)]
+    def tasks(self, seeds: int | range) -> list[Task]:
+        """One pure task for each case and seed: so many from 0 on, or those of a range."""
+        wanted = seeds if isinstance(seeds, range) else range(seeds)
+        if not wanted or wanted[0] < 0:
+            raise BadValue("seeds", "at least 1, from 0 on", seeds)
+        return [self._task(case, seed) for case in self.cases for seed in wanted]
 
     def _task(self, case: Case, seed: int) -> Task:
         config = None if case.train is None else replace(case.train, seed=case.train.seed + seed).changes()

@@ -13,22 +13,6 @@ function gallerySection(section, runs) {
   }
 }
 
-function whereabouts() {
-  const links = [...document.querySelectorAll("nav.sections a")];
-  const sections = links.map((link) => document.getElementById(link.hash.slice(1)));
-  const mark = () => {
-    const place = Math.max(0, sections.findLastIndex((section) => section.getBoundingClientRect().top < innerHeight * 0.35));
-    links.forEach((link, k) => (k === place ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
-  };
-  document.addEventListener("scroll", mark, { passive: true });
-  mark();
-}
-function copying() {
-  for (const button of document.querySelectorAll("[data-copy]")) button.addEventListener("click", async () => {
-    const text = button.parentElement.querySelector("code").textContent;
-    try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; } catch { getSelection().selectAllChildren(button.parentElement.querySelector("code")); }
-  });
-}
 const SECTIONS = { accuracy: accuracySection, layers: layersSection, repair: repairSection, richness: richnessSection, spectrum: spectrumSection, time: timeSection, labels: gallerySection };
 for (const [id, build] of Object.entries(SECTIONS)) {
   const section = document.getElementById(id);

@@ -38,27 +38,32 @@ NETS: Mapping[str, TrainConfig] = {
 LAPTOP: Mapping[str, Mapping[str, Any]] = {
     "MLP-MNIST": {
         "model": "mlp:128-512-512-512",
-        "train_size": 5000,
-        "test_size": 2000,
-        "lr": 1e-2,
-        "epochs": 60,
+        "train_size": 2000,
+        "test_size": 1000,
+        "optimiser": "adam",
+        "batch_size": 32,
+        "epochs": 40,
+        "checkpoints": "0,1,2,4,8,12,16,20,30,40",
     },
     "CNN-FashionMNIST": {
-        "train_size": 2000,
-        "test_size": 2000,
-        "lr": 1e-3,
-        "epochs": 40,
         "model": "cnn:width=8",
+        "train_size": 1000,
+        "test_size": 1000,
+        "lr": 1e-3,
+        "batch_size": 32,
+        "epochs": 50,
+        "checkpoints": "0,1,2,5,10,15,20,30,40,50",
     },
 }
-"""Smaller sets are memorised within minutes at a larger rate."""
+"""Smaller sets, and steps that learn wrong labels by heart within minutes: with the paper's own the networks would
+not have begun to by then."""
 
 SMOKE: Mapping[str, Mapping[str, Any]] = {
     "MLP-MNIST": {"data": "digits", "model": "mlp:16-16", "train_size": 200, "test_size": 100, "epochs": 2},
     "CNN-FashionMNIST": {"data": "mnist1d:n=200", "model": "mlp:16-16", "epochs": 2},
 }
 
-WORDS = "smaller sets and a larger rate, so that they are memorised within minutes"
+WORDS = "smaller sets and faster training, so that wrong labels are learned by heart within minutes"
 
 
 def case_name(net: str, degree: float) -> str:

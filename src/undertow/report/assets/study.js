@@ -1,0 +1,3 @@
+themes(() => {});
+whereabouts();
+copying();

@@ -1,0 +1,179 @@
+"""What studies found, read from the folder that `undertow study run` wrote; study_page.py makes a page of it.
+
+    studies = read_studies("studies")                       # all outcomes in it: every study at every scale
+    studies[0].claims, studies[0].comparison, studies[0].ends()
+
+What is read of each: study.json, claims.json, comparison.csv, rows.parquet, figure.png. The verdicts are those that
+were written with the rows; nothing is judged or trained here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pandas as pd
+
+from undertow.errors import NotThere, RunProblem
+from undertow.report.saved import Frame, read_table
+from undertow.words import number
+
+FORMAT = 1
+"""The newest study.json that this undertow reads."""
+SCALES = ("smoke", "laptop", "paper")
+PLACES = ("study.json", "*/study.json", "*/*/study.json", "*/*/*/study.json")
+"""Where outcomes may lie: OUT/PAPER/STUDY/SCALE, or a folder further down is given."""
+ANSWERS = {"holds": "yes", "does not hold": "no", "cannot tell": "open"}
+NUMBERS = ("paper", "ours", "low", "high", "seeds", "tolerance")
+"""The columns of comparison.csv where nothing means no number; in the others it is an empty text."""
+NO_PLACE = ("case", "measure", "value", "low", "high", "n", "seed", "checkpoint", "note")
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A study at a scale, as its folder tells it."""
+
+    path: Path
+    facts: dict[str, Any]  # study.json
+    claims: list[dict[str, str]]  # claim, verdict, numbers
+    comparison: Frame  # comparison.csv
+    rows: Frame  # rows.parquet
+
+    @property
+    def name(self) -> str:
+        """Paper and study."""
+        return str(self.facts["study"])
+
+    @property
+    def paper(self) -> str:
+        """The part before the slash."""
+        return self.name.partition("/")[0]
+
+    @property
+    def scale(self) -> str:
+        """Smoke, laptop or paper."""
+        return str(self.facts["scale"])
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds it was asked for."""
+        return int(self.facts.get("seeds", 1))
+
+    @property
+    def minutes(self) -> float:
+        """What its tasks took, added up; networks shared with other studies count where they were trained."""
+        return float(self.facts.get("task_seconds", 0)) / 60
+
+    @property
+    def command(self) -> str:
+        """What makes it again."""
+        return f"undertow study run {self.name} --scale {self.scale} --seeds {self.seeds}"
+
+    @property
+    def compared(self) -> Frame:
+        """The paper's numbers that this scale has one for."""
+        return self.comparison[self.comparison["ours"].notna()]
+
+    @property
+    def within(self) -> int:
+        """How many of them are near enough."""
+        return int((self.compared["within"].astype(str) == "True").sum())
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """How many claims hold, do not hold, or cannot be told."""
+        return Counter(own["verdict"] for own in self.claims)
+
+    def ends(self) -> Frame:
+        """Every single number at the end of its case: case, measure, where, and mean, low and high over seeds.
+
+        Points of curves (over positions, other checkpoints and the like) are left to the figure.
+        """
+        columns = ["case", "measure", "where", "mean", "low", "high", "seeds"]
+        rows = self.rows
+        if not len(rows):
+            return pd.DataFrame(columns=columns)
+        places = [name for name in rows if name not in NO_PLACE]
+        axes = [name for name in places if pd.api.types.is_numeric_dtype(rows[name])]
+        # What is the same everywhere tells nothing.
+        named = [name for name in places if name not in axes and rows[name].nunique(dropna=False) > 1]
+        single = rows["value"].notna() & rows[axes].isna().all(axis=1)
+        if "checkpoint" in rows:
+            last = rows.groupby("case")["checkpoint"].transform("max")
+            single &= rows["checkpoint"].isna() | (rows["checkpoint"] == last)
+        kept = rows[single]
+        where = [
+            ", ".join(f"{name} {one}" for name, one in own.items() if isinstance(one, str))
+            for own in kept[named].to_dict("records")
+        ]
+        by = ["case", "measure", "where"]
+        seen = kept.assign(where=where).groupby([*by, "seed"], sort=False)["value"].mean()
+        table = seen.groupby(level=by, sort=False).agg(["mean", "min", "max", "count"]).reset_index()
+        return table.set_axis(columns, axis=1)
+
+
+def read_studies(folder: str | Path) -> list[Found]:
+    """All outcomes in the folder, by name and scale."""
+    path = Path(folder)
+    found = [read_study(one.parent) for place in PLACES for one in path.glob(place)]
+    if not found:
+        what = "no study.json in it" if path.is_dir() else "no such folder"
+        raise NotThere(
+            f"{path}: wanted the folder of `undertow study run --out`, got {what}. "
+            f"`undertow study run NAME --out {path}` puts a study there."
+        )
+    return sorted(found, key=lambda one: (one.name, SCALES.index(one.scale)))
+
+
+def read_study(folder: Path) -> Found:
+    """One outcome; a file that is missing or cannot be read is an error that names it."""
+    facts = cast(dict[str, Any], _json(folder / "study.json", dict))
+    for key in ("format", "study", "scale"):
+        if key not in facts:
+            raise RunProblem(f"{folder / 'study.json'}: wanted {key} in it. Run the study again.")
+    if int(facts["format"]) > FORMAT:
+        raise RunProblem(
+            f"{folder / 'study.json'}: wanted format {FORMAT} or older, got {facts['format']} "
+            f"(undertow {facts.get('undertow')}). Update undertow to read it."
+        )
+    if facts["scale"] not in SCALES:
+        raise RunProblem(f"{folder / 'study.json'}: wanted a scale among {SCALES}, got {facts['scale']!r}.")
+    claims = cast(list[dict[str, str]], _json(folder / "claims.json", list))
+    return Found(folder, facts, claims, _csv(folder / "comparison.csv"), read_table(folder / "rows.parquet"))
+
+
+def _json(path: Path, kind: type) -> Any:
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunProblem(f"{path}: wanted what a study wrote, but it cannot be read ({error}).") from error
+    if not isinstance(stored, kind):
+        raise RunProblem(f"{path}: wanted a JSON {kind.__name__}, got {type(stored).__name__}.")
+    return stored
+
+
+def _csv(path: Path) -> Frame:
+    try:
+        return pd.read_csv(path, keep_default_na=False, na_values={name: [""] for name in NUMBERS})
+    except (OSError, ValueError) as error:
+        raise RunProblem(f"{path}: wanted a table of numbers, but it cannot be read ({error}).") from error
+
+
+def ranged(mean: float, low: float, high: float, seeds: float) -> str:
+    """A mean with its range over seeds."""
+    return number(mean) if seeds < 2 else f"{number(mean)} ({number(low)} to {number(high)})"
+
+
+def claim_words(studies: Sequence[Found]) -> tuple[int, int, str]:
+    """How many claims hold, of how many, and what became of the rest."""
+    count = sum((own.verdicts for own in studies), Counter[str]())
+    rest = [
+        f"{count[word]} {words}"
+        for word, words in (("does not hold", "do not hold"), ("cannot tell", "cannot be told"))
+        if count[word]
+    ]
+    return count["holds"], count.total(), ", ".join(rest) or "none fails"

@@ -1,0 +1,312 @@
+"""The same tasks on a real Ray cluster of two nodes, one of which is killed while it works."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from undertow.cli import main
+from undertow.engine import Store
+from undertow.engine.cluster import Caller, Unreachable, attempt_there, connected
+from undertow.errors import BadValue
+
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: pip install 'undertow[ray]'")
+
+PATIENCE = 90
+"""Seconds for a node to come up on a busy machine."""
+
+
+class Node:
+    """`ray start --block` in a session of its own; it ends with this process, even if that is killed."""
+
+    def __init__(self, log: Path, *options: str) -> None:
+        # The shell tells the id, then waits until our end of its input closes: all of a node ends with that id.
+        shell = '"$@" >"$0" 2>&1 & echo $!; read _; kill -9 $!'
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *options]
+        fixed = ["--num-cpus=1", "--object-store-memory=80000000", "--dashboard-agent-listen-port=0"]
+        ports = ["--min-worker-port=0", "--max-worker-port=0"]
+        self.log = log
+        self.guard = subprocess.Popen(
+            ["/bin/sh", "-c", shell, str(log), *command, *fixed, *ports],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        self.pid = int(self.guard.stdout.readline())
+
+    def wait_until(self, ready) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not ready():
+            if time.monotonic() > deadline or not Path(f"/proc/{self.pid}").exists():
+                pytest.fail(f"a Ray node did not start:\n{self.log.read_text()[-2000:]}")
+            time.sleep(0.1)
+
+    def started(self) -> bool:
+        return self.log.exists() and "Ray runtime started" in self.log.read_text()
+
+    @property
+    def name(self) -> str:
+        """All its processes are one session."""
+        return str(self.guard.pid)
+
+    def kill(self) -> None:
+        """As if its machine had lost power: all at once, each by its id."""
+        every = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit()]
+        for pid in every:
+            with suppress(ProcessLookupError):
+                if pid != self.guard.pid and os.getsid(pid) == self.guard.pid:
+                    os.kill(pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        self.kill()
+        self.guard.communicate(timeout=PATIENCE)
+
+
+class TwoNodes:
+    """A head and a second node of one CPU each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.nodes = folder, []
+
+    def start(self) -> None:
+        gcs, client = free_port(), free_port()
+        self.address, self.client = f"127.0.0.1:{gcs}", f"ray://127.0.0.1:{client}"
+        self.head = self._start(
+            "--head", f"--port={gcs}", f"--ray-client-server-port={client}", "--node-ip-address=127.0.0.1",
+            "--include-dashboard=false", f"--temp-dir={self.folder / 'ray'}",
+        )  # fmt: skip
+        self.head.wait_until(lambda: answers(gcs))
+        self.second = self._start(f"--address={self.address}")
+        for node in self.nodes:
+            node.wait_until(node.started)
+
+    def _start(self, *options: str) -> Node:
+        node = Node(self.folder / f"node-{len(self.nodes)}.log", *options)
+        self.nodes.append(node)
+        return node
+
+    def end(self) -> None:
+        for node in reversed(self.nodes):
+            node.end()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module")
+def cluster(task_folder):
+    """A cluster for each process of tests, whose ports, token and folder no other has.
+
+    Head, node and driver need one token; Ray's sockets need a short path.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ut-"))
+    token = secrets.token_hex(16)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", token)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("PYTHONPATH", str(task_folder))
+        patch.delenv("RAY_ADDRESS", raising=False)
+        two = TwoNodes(folder)
+        try:
+            two.start()
+            yield two
+        finally:
+            two.end()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def logged(log: Path, word: str) -> list[list[str]]:
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [line.split()[1:] for line in lines if line.startswith(word)]
+
+
+def unfinished(log: Path, node: str) -> str | None:
+    """The number that a node has begun and not ended."""
+    begun, ended = (
+        [number for number, there in logged(log, word) if there == node] for word in ("begin", "end")
+    )
+    return next((number for number in begun if number not in ended), None)
+
+
+@pytest.fixture
+def driver(tmp_path, task_folder):
+    """Starts tasks in a process of its own: Ray reads its token when it is first imported."""
+    started = []
+
+    def start(todo, **settings):
+        texts = [json.dumps(settings), json.dumps([task.to_dict() for task in todo])]
+        command = [sys.executable, "-W", "error", task_folder / "driver.py", tmp_path, *texts]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def told(process: subprocess.Popen) -> dict:
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    return json.loads(out)
+
+
+def test_whoever_does_not_answer_is_told_in_time(tmp_path, monkeypatch):
+    """A port that is closed or silent, and the file that a dead cluster left behind; Ray alone dials for minutes."""
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")  # lest a cluster that lives on this machine lets us in
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{free_port()}")
+
+    def dial(address: str) -> tuple[str, float]:
+        began = time.monotonic()
+        with pytest.raises(Unreachable) as caught, connected(address):
+            pass
+        return str(caught.value), time.monotonic() - began
+
+    with socket.socket() as door, ThreadPoolExecutor() as pool:
+        door.bind(("127.0.0.1", 0))
+        door.listen()
+        silent, closed = f"127.0.0.1:{door.getsockname()[1]}", f"127.0.0.1:{free_port()}"
+        addresses = ["auto", silent, closed, f"ray://{silent}", f"ray://{closed}"]
+        for address, (words, seconds) in zip(addresses, pool.map(dial, addresses), strict=True):
+            assert words.startswith(f"Cannot reach a Ray cluster at {address}: ")
+            assert seconds < 15
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:port", "ray://10.0.0.1"])
+def test_an_address_that_is_none_is_refused(address):
+    with (
+        pytest.raises(BadValue, match="address: wanted auto, HOST:PORT or ray://HOST:PORT"),
+        connected(address),
+    ):
+        pass
+
+
+def test_a_cluster_of_this_machine_is_started_if_none_is_named(tmp_path, tasks, driver, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    todo = tasks("slow_square", 1, 2, seconds=0, log=str(tmp_path / "log"))
+    assert told(driver(todo, workers=2))["failed"] == {}
+    assert Store(tmp_path / "tasks").rows(todo)["square"].tolist() == [1, 4]
+
+
+def test_the_command_line_takes_an_address(tmp_path, capsys):
+    command = ["study", "run", "richness/target-scale", "--scale", "smoke", "--out", str(tmp_path)]
+    address = f"127.0.0.1:{free_port()}"
+    assert main([*command, "--engine", "ray", "--address", address, "--cpus", "2", "--gpus", "0.5"]) == 1
+    assert f"Cannot reach a Ray cluster at {address}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_ray_the_way_to_it_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(FileNotFoundError, match=re.escape("pip install 'undertow[ray]'")), connected():
+        pass
+
+
+def test_a_node_works_where_it_can_see_the_callers_folder_else_in_its_own(tmp_path, tasks, monkeypatch):
+    monkeypatch.setenv("UNDERTOW_CACHE", str(tmp_path / "cache"))
+    (task,) = tasks("where", 1)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / ".shared-abc").touch()
+
+    def place(token):
+        caller = Caller("0.1.0", str(shared), token, threads=1)
+        return Path(attempt_there(task, caller).rows[0]["workspace"])
+
+    assert place("abc") == shared
+    assert place("other") == tmp_path / "cache" / "work"
+
+
+def test_a_node_with_another_undertow_answers_nothing(tasks):
+    answer = attempt_there(*tasks("where", 1), Caller("7.0", "/", "", threads=1))
+    assert answer.rows == []
+    assert "has undertow 0.1.0, the caller 7.0. Install the same on all nodes." in answer.error
+
+
+def test_bad_tasks_stop_no_other_and_finished_ones_run_once(tmp_path, tasks, cluster, driver):
+    store = Store(tmp_path / "tasks")
+    done = tasks("square", 1)
+    store.keep(*done, [{"number": 1}], 0.0)
+    todo = [*tasks("bad", 1), *tasks("killed", 0), *tasks("square", 2), *tasks("threads", 1), *done]
+    answer = told(driver(todo, address=cluster.address))
+    failed = answer["failed"]
+    assert failed[todo[0].key] == "no good. Try another."
+    assert failed[todo[1].key].startswith("its process or node was lost 4 times (WorkerCrashedError")
+    assert len(failed) == 2
+    assert store.failure(todo[1]) == failed[todo[1].key]
+    assert answer["done"] == [1, 2, 3, 4]
+    assert (tmp_path / "ran-0").read_text().count("\n") == 4
+    assert store.rows(todo[3:4])["threads"].tolist() == [1]
+    assert (tmp_path / "ran-2").exists()
+    assert not (tmp_path / "ran-1").exists()
+
+
+def test_what_no_node_has_is_refused(tasks, cluster, driver):
+    _, err = driver(tasks("square", 1), address=cluster.address, gpus=1).communicate(timeout=PATIENCE)
+    assert "a node with 1 CPUs, 1 GPUs for a task, got '1 CPUs, 0 GPUs and" in err
+
+
+def test_from_afar_by_the_client_address(tmp_path, tasks, cluster, driver):
+    store, todo = Store(tmp_path / "tasks"), tasks("where", 1, 2)
+    assert told(driver(todo, address=cluster.client))["failed"] == {}
+    assert set(store.rows(todo)["workspace"]) == {str(tmp_path)}
+    assert [one.name for one in tmp_path.iterdir()] == ["tasks"]  # no mark is left behind
+
+
+def test_a_wrong_token_is_told_in_time(cluster, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
+    reason = re.escape("it refused our token. Set RAY_AUTH_MODE=token")
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match=reason), connected(cluster.address):
+        pass
+    assert time.monotonic() - began < 15
+
+
+def test_a_killed_node_loses_and_doubles_nothing(tmp_path, tasks, cluster, driver):
+    """The last test of the cluster: the second node is gone after it."""
+    log, store, count = tmp_path / "log", Store(tmp_path / "tasks"), 12
+    todo = tasks("slow_square", *range(count), seconds=0.8, log=str(log))
+    process = driver(todo, address=cluster.address)
+    deadline = time.monotonic() + PATIENCE
+    lost = cluster.second.name
+    while not (caught := unfinished(log, lost)) or len(logged(log, "end")) < 2:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    cluster.second.kill()
+
+    assert told(process) == {"failed": {}, "done": list(range(1, count + 1))}
+    rows = store.rows(todo)
+    assert rows["number"].tolist() == list(range(count))
+    assert rows["square"].tolist() == [number**2 for number in range(count)]
+    assert len([name for name in store.place.names() if name.endswith(".parquet")]) == count
+    # What the lost node was at when it was killed was done again by the other.
+    assert unfinished(log, lost) == caught
+    assert rows.set_index("number").loc[int(caught), "node"] == cluster.head.guard.pid
