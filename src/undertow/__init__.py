@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from undertow.latent.nearest import KNN, NearestMean
     from undertow.latent.velpic import VeLPIC
     from undertow.models.build import build_model
+    from undertow.repair.choice import choose_checkpoint
     from undertow.repair.export import load_graft
+    from undertow.repair.labels import label_errors
     from undertow.repair.mend import repair
     from undertow.report.page import render
     from undertow.richness.alignment import d_lr, d_lr_from_moments
@@ -91,6 +93,7 @@ __all__ = [
     "__version__",
     "audit",
     "build_model",
+    "choose_checkpoint",
     "cka",
     "compose",
     "composite_matrix",
@@ -98,6 +101,7 @@ __all__ = [
     "d_lr_from_moments",
     "d_lr_interval",
     "effective_dimension",
+    "label_errors",
     "load_data",
     "load_graft",
     "measure_richness",
@@ -158,6 +162,8 @@ __getattr__, __dir__ = lazy(
         "AuditConfig": "undertow.audit.settings",
         "repair": "undertow.repair",
         "render": "undertow.report.page",
+        "choose_checkpoint": "undertow.repair.choice",
+        "label_errors": "undertow.repair.labels",
         "load_graft": "undertow.repair.export",
         "compose": "undertow.temporal.compose_merge",
         "composite_matrix": "undertow.temporal.matrix",

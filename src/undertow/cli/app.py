@@ -32,6 +32,7 @@ COMMANDS = {
         "undertow.cli.repair:repair",
         "Give a run's model a head that is a probe of its features, if it helps.",
     ),
+    "labels": ("undertow.cli.labels:labels", "Find training labels that look wrong, with proposals."),
     "report": (
         "undertow.cli.report:report",
         "Write a run's report, or several runs' side by side, as one HTML file.",

@@ -27,6 +27,8 @@ def demo(*, out: Path = Path("demo")) -> None:
     """
     from undertow.audit.work import audit
     from undertow.cli.audit import Watch, panel
+    from undertow.repair.labels import label_errors
+    from undertow.repair.suspects import write_suspects
     from undertow.report.page import render
     from undertow.train.loop import train
 
@@ -43,10 +45,15 @@ def demo(*, out: Path = Path("demo")) -> None:
     )
     found = audit(run, watch=Watch(quiet=False))
     screen.print(panel(found), soft_wrap=False)
+    data = run.data()
+    labels = label_errors(run, data)
+    write_suspects(labels, data.train.x, run.path)
+    screen.print(f"{labels} The page shows the most suspicious ones.\n", markup=False)
     page = render([run.path], out / "report.html")
     screen.print(
         f"That took {time.monotonic() - began:.0f} s. Open {page} in a browser.\n"
-        f"Next: {called()} repair {run.path} --layer best --out fixed.safetensors",
+        f"Next: {called()} repair {run.path} --layer best --out fixed.safetensors\n"
+        f"      {called()} labels {run.path} --clean drop --cleaned cleaned.parquet",
         markup=False,
     )
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def heading(config: TrainConfig) -> str:
     """One line that says what is about to be trained."""
     noise = "" if config.noise == "0" else f", label noise {escape(config.noise)}"
+    noise += "" if config.labels is None else f", labels of {escape(config.labels)}"
     how = f"{counted(config.epochs, 'epoch')} of {config.optimiser}, lr {config.lr:g}"
     return f"[bold]{escape(config.model)}[/] on [bold]{escape(config.data)}[/]{noise}: {how}"
 

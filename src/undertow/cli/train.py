@@ -49,7 +49,11 @@ def train(
     """
     folder = out or Path("runs") / default_name(config)
     parse_spec(config.model)  # a misspelt model is answered before anything is said or loaded
-    changes = [*_freeze(freeze_at), *_reinitialise(reinit_at, config), *_edit(edit_at, config)]
+    changes = [
+        *_freeze(freeze_at),
+        *_reinitialise(reinit_at, config, folder),
+        *_edit(edit_at, config, folder),
+    ]
     if with_control and not changes:
         raise BadValue("--with-control", "an intervention to control for", "none", "Add --edit-at 40, say.")
 
@@ -70,6 +74,7 @@ def train(
 def default_name(config: TrainConfig) -> str:
     """A folder name that tells the run from its neighbours."""
     words = [config.data, config.model, *([] if config.noise == "0" else [f"noise{config.noise}"])]
+    words += [] if config.labels is None else [f"labels={Path(config.labels).stem}"]
     words += [f"seed{config.seed}"] if config.seed else []
     return "-".join(
         "".join(letter if letter.isalnum() or letter in "._=" else "-" for letter in word) for word in words
@@ -82,17 +87,21 @@ def _freeze(text: str | None) -> list[Intervention]:
     return [] if text is None else [FreezeAt(*_moment("freeze-at", text))]
 
 
-def _reinitialise(text: str | None, config: TrainConfig) -> list[Intervention]:
+def _reinitialise(text: str | None, config: TrainConfig, folder: Path) -> list[Intervention]:
     if text is None:
         return []
     from undertow.train.interventions import ReinitialiseAt
-    from undertow.train.prepare import prepare_data, prepare_model
+    from undertow.train.prepare import prepare_data_of, prepare_model
 
     fresh = replace(config, seed_init=config.init_seed + 1)
-    return [ReinitialiseAt(*_moment("reinit-at", text), lambda: prepare_model(fresh, prepare_data(fresh))[0])]
+    return [
+        ReinitialiseAt(
+            *_moment("reinit-at", text), lambda: prepare_model(fresh, prepare_data_of(fresh, folder))[0]
+        )
+    ]
 
 
-def _edit(epoch: int | None, config: TrainConfig) -> list[Intervention]:
+def _edit(epoch: int | None, config: TrainConfig, folder: Path) -> list[Intervention]:
     """Writing VeLPIC into the head; what could never be edited is refused before anything is trained."""
     if epoch is None:
         return []
@@ -101,10 +110,10 @@ def _edit(epoch: int | None, config: TrainConfig) -> list[Intervention]:
         raise BadValue("--edit-at", "a head with one output per class that is trained throughout", got)
     from undertow.repair import write_probe_into_head
     from undertow.train.interventions import EditAt
-    from undertow.train.prepare import prepare_data
+    from undertow.train.prepare import prepare_data_of
 
     def edit(model: nn.Module) -> None:
-        write_probe_into_head(model, prepare_data(config))
+        write_probe_into_head(model, prepare_data_of(config, folder))
 
     return [EditAt(epoch, edit)]
 

@@ -35,6 +35,8 @@ class TrainConfig:
     """A named set, hub:owner/name, or the path of your own data."""
     noise: str = "0"
     """Label noise: a share (uniform) or kind:share, for example pairwise:0.3."""
+    labels: str | None = None
+    """A .parquet or .csv file with the labels to train on: columns sample, label; others are left out."""
     train_size: int | None = None
     """Train on a balanced subset of so many samples."""
     test_size: int | None = None
@@ -129,6 +131,10 @@ class TrainConfig:
         CheckpointSchedule.parse(self.checkpoints)
 
     def _check_combinations(self) -> None:
+        if self.labels is not None and self.noise != "0":
+            raise BadValue(
+                "labels", "no label noise besides the file's labels", self.noise, "Leave --noise out."
+            )
         if self.target == "scalar" and self.loss != "mse":
             raise BadValue("target", "classes with cross-entropy", "scalar", "Add --loss mse.")
         if self.alpha != 1.0 and self.loss != "mse":

@@ -44,6 +44,7 @@ def _check_same(path: Path, old: RunFacts, new: RunFacts) -> None:
     """A resumed run must be the same run; only more epochs are allowed, where no earlier one would differ."""
     before, after = {**(old.config or {})}, {**(new.config or {})}
     before["interventions"], after["interventions"] = old.interventions, new.interventions
+    before["labels"], after["labels"] = _labels_content(old), _labels_content(new)
     changed = [name for name in after if before.get(name) != _as_stored(after[name])]
     if changed == ["epochs"] and after["epochs"] > before["epochs"] and not _depends_on_length(after):
         changed = []
@@ -55,6 +56,12 @@ def _check_same(path: Path, old: RunFacts, new: RunFacts) -> None:
         )
     if old.data and new.data and old.data["fingerprint"] != new.data["fingerprint"]:
         raise RunProblem(f"{path}: the data has changed since the run was started. Choose another --out.")
+
+
+def _labels_content(facts: RunFacts) -> str | None:
+    """The labels file by what is in it: where it lies may change."""
+    file = (facts.data or {}).get("labels")
+    return None if file is None else f"content {file['content'][:16]}"
 
 
 def _depends_on_length(config: dict[str, Any]) -> bool:

@@ -34,8 +34,9 @@ from undertow.train.facts import RunFacts, now
 from undertow.train.folder import claim_folder, read_state, write_labels
 from undertow.train.freeze import set_training
 from undertow.train.interventions import Intervention, checked, names_of
+from undertow.train.labels_file import COPY, LabelsFile
 from undertow.train.optimise import forget, make_optimiser, set_rate
-from undertow.train.prepare import objective_of, pick_device, prepare_data, prepare_model
+from undertow.train.prepare import named_labels, objective_of, pick_device, prepare_data, prepare_model
 from undertow.train.record import Recorder, save_state, snapshot
 from undertow.train.run import Run, open_run
 from undertow.train.schedule import CheckpointSchedule, Unit
@@ -92,16 +93,20 @@ def train(
         watch: is told about progress.
     """
     device = pick_device(config)
-    samples = prepare_data(config, data)
+    labels = named_labels(config)
+    samples = prepare_data(config, data, labels=labels)
     untrained = None if model is None else deepcopy(model)
     made = (model, None) if model is not None else prepare_model(config, samples)
     facts = RunFacts.of_this_machine(
-        config=config.to_dict(), model=made[1], data=describe(samples), interventions=names_of(interventions)
-    )
+        config=config.to_dict(), model=made[1], data=describe(samples, labels),
+        interventions=names_of(interventions),
+    )  # fmt: skip
     path = Path(out)
     # Everything that can be refused is refused before the folder is touched.
     trainer = Trainer(config, samples, made[0].to(device), path, interventions, device, watch)
     facts = claim_folder(path, facts, resume=resume)
+    if labels is not None:
+        labels.write(path / COPY)
     if resume:
         trainer.restore()
     trainer.begin(facts)
@@ -110,12 +115,13 @@ def train(
     return open_run(path, model=None if untrained is None else (lambda: deepcopy(untrained)))
 
 
-def describe(data: DataSet) -> dict[str, Any]:
-    """What run.json says of the data."""
-    return {
+def describe(data: DataSet, labels: LabelsFile | None = None) -> dict[str, Any]:
+    """What run.json says of the data, and of the file that the labels came from."""
+    about = {
         "name": data.name, "fingerprint": data.fingerprint, "classes": list(data.classes),
         "train": len(data.train), "test": len(data.test), "scaling": data.scaling, "note": data.note,
     }  # fmt: skip
+    return about if labels is None else {**about, "labels": {"file": labels.where, "content": labels.mark}}
 
 
 class Trainer:

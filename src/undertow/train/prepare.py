@@ -1,6 +1,7 @@
 """From a configuration to data and a model: the same every time.
 
-data = prepare_data(config)             # loaded, cut to size, noisy, encoded
+data = prepare_data(config)             # loaded, cut to size, noisy or relabelled, encoded
+data = prepare_data_of(config, run)     # the same of a run's folder, whatever became of its labels file
 model, facts = prepare_model(config, data)
 build = build_from_facts(facts)         # a function that builds the untrained model again
 """
@@ -10,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from undertow.data.catalogue import DATA
 from undertow.data.encode import encode_labels
 from undertow.data.inputs import to_inputs
 from undertow.data.load import load_data
@@ -23,18 +26,24 @@ from undertow.data.samples import DataSet
 from undertow.errors import BadValue
 from undertow.models import build_model
 from undertow.train.config import TrainConfig
+from undertow.train.labels_file import COPY, LabelsFile
 from undertow.train.objective import Objective
 from undertow.train.seeds import stream
 
 
-def prepare_data(config: TrainConfig, data: DataSet | None = None) -> DataSet:
-    """The data of `config`; given `data` takes the place of the named source."""
-    if data is None:
-        data = load_data(
-            config.data, train_size=config.train_size, test_size=config.test_size, seed=config.noise_seed
-        )
-    noise = parse_noise(config.noise, seed=config.noise_seed)
-    train, test = noise.apply(data.train, len(data.classes)), data.test
+def prepare_data(
+    config: TrainConfig, data: DataSet | None = None, *, labels: LabelsFile | None = None
+) -> DataSet:
+    """The data of `config`; given `data` and `labels` take the place of the named source and file."""
+    labels = labels or named_labels(config)
+    # Of a public set the labels are known; of anyone's own data, the file may be what is right.
+    known = data is None and config.data.partition(":")[0] in DATA
+    data = data or load_source(config)
+    train, test = data.train, data.test
+    if labels is not None:
+        train = labels.apply(train, len(data.classes), known=known)
+    else:
+        train = parse_noise(config.noise, seed=config.noise_seed).apply(train, len(data.classes))
     if config.encode_labels:
         train = encode_labels(train, len(data.classes), labels="true")
         random = stream(config.noise_seed, "encoded test labels")
@@ -42,6 +51,23 @@ def prepare_data(config: TrainConfig, data: DataSet | None = None) -> DataSet:
     scaling = config.scaling or data.scaling
     to_inputs(test.x[:1], scaling)  # an unknown or unfit scaling is refused here, before any folder is made
     return replace(data, train=train, test=test, scaling=scaling)
+
+
+def load_source(config: TrainConfig) -> DataSet:
+    """The data that `config` names, cut to size, with the labels it has there."""
+    return load_data(
+        config.data, train_size=config.train_size, test_size=config.test_size, seed=config.noise_seed
+    )
+
+
+def prepare_data_of(config: TrainConfig, run: Path) -> DataSet:
+    """The data of the run in the folder `run`, with its own copy of a labels file."""
+    return prepare_data(config, labels=None if config.labels is None else LabelsFile.read(run / COPY))
+
+
+def named_labels(config: TrainConfig) -> LabelsFile | None:
+    """The labels file that `config` names, if it names one."""
+    return None if config.labels is None else LabelsFile.read(Path(config.labels).expanduser())
 
 
 def prepare_model(config: TrainConfig, data: DataSet) -> tuple[nn.Module, dict[str, Any]]:

@@ -6,6 +6,7 @@
     run.weights(20); run.model(20)                    # a state dict; a module in evaluation mode
     run.metrics; run.labels                           # pandas tables
     run.data()                                        # the data it was trained on, noise included
+    run.labels_file(rows, labels).write(path)         # what to train on next: undertow train --labels
 
 Nothing here changes the folder, and nothing is ever unpickled.
 """
@@ -34,7 +35,8 @@ from undertow.train.foreign import (
     read_weights,
     unwrap_names,
 )
-from undertow.train.prepare import build_from_facts, prepare_data
+from undertow.train.labels_file import COPY, LabelsFile, inputs_mark
+from undertow.train.prepare import build_from_facts, load_source, prepare_data_of
 from undertow.train.record import read_table
 from undertow.train.schedule import Unit
 
@@ -136,13 +138,25 @@ class Run:
             raise NotThere(
                 f"{self.path} does not say what it was trained on. Give the data (on the command line: --data)."
             )
-        data = prepare_data(config)
+        data = prepare_data_of(config, self.path)
         if data.fingerprint != self.facts.data["fingerprint"]:
             raise RunProblem(
                 f"{self.path}: wanted the data it was trained on (fingerprint {self.facts.data['fingerprint'][:8]}), "
                 f"got {data.name} with {data.fingerprint[:8]}. Use the same source, or give the data yourself."
             )
         return data
+
+    def labels_file(self, rows: Tensor, labels: Tensor) -> LabelsFile:
+        """What to train on next, for `undertow train --labels`: the samples `rows` of `data().train` with `labels`.
+
+        Samples are numbered as the source has them, also where this run was itself trained on a part of them.
+        """
+        config = self.config
+        if config is None or self.facts.data is None:
+            return LabelsFile.of(rows, labels)
+        numbers = rows if config.labels is None else LabelsFile.read(self.path / COPY).sample[rows]
+        self.data()  # refuses a source that has changed since
+        return LabelsFile.of(numbers, labels, inputs_mark(load_source(config).train))
 
 
 def open_run(

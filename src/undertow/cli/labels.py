@@ -1,0 +1,182 @@
+"""`undertow labels`: training labels that look wrong, with proposals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from undertow.cli.factory import import_factory
+from undertow.cli.screen import console, counted, percent, print_json, table
+from undertow.errors import BadValue, unknown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from undertow.repair.choice import Choice
+    from undertow.repair.labels import LabelErrors
+
+WAYS = ("relabel", "drop")
+
+
+def labels(
+    run: Path, *, top: int = 20, out: Path | None = None, clean: str | None = None, cleaned: Path | None = None,
+    above: float = 0.5, pred_probs: Path | None = None, choose: bool = False, layers: str = "auto",
+    checkpoints: str | None = None, folds: int = 5, noise: str | None = None, seed: int = 0,
+    device: str | None = None, model: str | None = None, data: str | None = None, json: bool = False,
+) -> None:  # fmt: skip
+    """Find training labels that look wrong, by what the layers say of their samples.
+
+    The most suspicious ones are stored in the run's folder too, for the gallery of its report.
+
+    Args:
+        run: the run's folder, or any folder of checkpoints with --model and --data.
+        top: how many suspects to list.
+        out: write one row per training sample to this .parquet or .csv file.
+        clean: relabel (suspects get the proposed label) or drop (they are left out); wants --cleaned.
+        cleaned: the .parquet file for `undertow train --labels`.
+        above: the score from which --clean suspects a label.
+        pred_probs: write class probabilities (samples, classes) to this .npy file, in cleanlab's shape.
+        choose: say which checkpoint to use, too.
+        layers: layers that vote: names, patterns, or auto.
+        checkpoints: their epochs, such as 1,2,5; up to eight are chosen when not given.
+        folds: parts that the samples are split into; none judges its own labels.
+        noise: even (every wrong class as likely) or matrix (learned); what the labels say when not given.
+        seed: of the folds.
+        device: cpu, cuda, ...; where the model is when not given.
+        model: package.module:function that gives an untrained model, for checkpoints that are not undertow's.
+        data: the data of such checkpoints: a name or a path.
+        json: one JSON object.
+    """
+    _check(top, clean, cleaned)
+    from undertow.data.load import load_data
+    from undertow.data.samples import DataSet
+    from undertow.repair.choice import choose_checkpoint
+    from undertow.repair.labels import LabelConfig, label_errors
+    from undertow.repair.suspects import cleaned_labels, write_suspects, write_table
+    from undertow.train.run import open_run
+
+    config = LabelConfig(
+        layers=layers, checkpoints=_epochs(checkpoints), folds=folds, noise=noise, seed=seed, device=device,  # pyright: ignore[reportArgumentType]
+    )  # fmt: skip
+    opened = open_run(run, model=import_factory(model) if model else None)
+    samples: DataSet = load_data(data) if data else opened.data()
+    screen = console()
+    with _watched(screen, quiet=json) as watch:
+        found = label_errors(opened, samples, config=config, watch=watch)
+    written = write_suspects(found, samples.train.x, opened.path)
+    if out is not None:
+        write_table(found, out)
+        written.append(out)
+    if cleaned is not None:
+        cleaned_labels(found, opened, clean or "relabel", above=above).write(cleaned)  # pyright: ignore[reportArgumentType]
+        written.append(cleaned)
+    if pred_probs is not None:
+        written.append(_write_array(found, pred_probs))
+    choice = choose_checkpoint(opened, samples, errors=found, config=config) if choose else None
+    if json:
+        print_json(
+            {
+                **facts_of(found, top),
+                "checkpoint": choice and choice.epoch,
+                "written": list(map(str, written)),
+            }
+        )
+    else:
+        _tell(screen, found, choice, top, opened.unit, written)
+
+
+def _check(top: int, clean: str | None, cleaned: Path | None) -> None:
+    if top < 0:
+        raise BadValue("labels --top", "0 or more", top)
+    if clean is not None and clean not in WAYS:
+        raise unknown("way to clean labels", clean, WAYS)
+    if clean is not None and cleaned is None:
+        raise BadValue("labels --clean", "a file to write to", "none", "Add --cleaned cleaned.parquet.")
+    if cleaned is not None and cleaned.suffix != ".parquet":
+        raise BadValue("labels --cleaned", "a .parquet file", str(cleaned))
+
+
+def _epochs(text: str | None) -> tuple[int, ...] | None:
+    if text is None or text == "auto":
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise BadValue("labels --checkpoints", "epochs such as 1,2,5", text) from None
+
+
+def _watched(screen: Console, *, quiet: bool) -> Any:
+    from contextlib import contextmanager
+
+    from rich.progress import Progress
+
+    @contextmanager
+    def watched() -> Any:
+        if quiet or not screen.is_terminal:
+            yield None
+            return
+        with Progress(console=screen, transient=True) as bar:
+            task = bar.add_task("Asking the layers", total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+    return watched()
+
+
+def _write_array(found: LabelErrors, path: Path) -> Path:
+    import numpy as np
+
+    from undertow.files import aside
+
+    if path.suffix != ".npy":
+        raise BadValue("labels --pred-probs", "a .npy file", str(path))
+    with aside(path) as part, part.open("wb") as stream:
+        np.save(stream, found.pred_probs)
+    return path
+
+
+def facts_of(found: LabelErrors, top: int) -> dict[str, Any]:
+    """What was found, in plain values."""
+    return {
+        "samples": len(found.given), "noise_rate": found.noise_rate, "noise_low": found.noise_low,
+        "noise_high": found.noise_high, "noise": found.noise, "noise_matrix": found.noise_matrix.tolist(),
+        "suspects": found.suspects(top).to_dict("records"), "notes": list(found.notes),
+    }  # fmt: skip
+
+
+def _tell(
+    screen: Console, found: LabelErrors, choice: Choice | None, top: int, unit: str, written: list[Path]
+) -> None:
+    screen.print(str(found), markup=False)
+    if top:
+        rows = [
+            [
+                str(row["sample"]), found.classes[row["given"]], found.classes[row["proposed"]], percent(row["score"]),
+                percent(row["confidence"]), *([found.classes[row["true"]]] if "true" in row else []),
+            ]
+            for row in found.suspects(top).to_dict("records")
+        ]  # fmt: skip
+        heads = [
+            "sample",
+            "given",
+            "proposed",
+            "wrong",
+            "confidence",
+            *(["true"] if found.true is not None else []),
+        ]
+        screen.print(table("", heads, rows, right=["sample", "wrong", "confidence"]))
+    if found.true is not None:
+        screen.print(_known_words(found), markup=False)
+    if choice is not None:
+        screen.print(f"Without clean labels, {unit} {choice.epoch} is the checkpoint to use.", markup=False)
+    screen.print(f"Written: {', '.join(map(str, written))}", markup=False)
+
+
+def _known_words(found: LabelErrors) -> str:
+    """Where the true labels are known: how good the suspicion is."""
+    wrong = found.given != found.true
+    suspected = found.scores > 0.5
+    hits = int((wrong & suspected).sum())
+    return (
+        f"True labels are known here: {counted(int(wrong.sum()), 'label')} wrong, {int(suspected.sum())} suspected "
+        f"(score above 50 %), {hits} of them rightly."
+    )

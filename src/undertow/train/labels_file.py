@@ -1,0 +1,164 @@
+"""Labels to train on, from a file: a cleaned set, or anyone's own.
+
+    cleaned = LabelsFile.read(Path("cleaned.parquet"))        # or .csv; columns sample and label
+    cleaned.apply(data.train, classes=10, known=True)         # those samples only, with those labels
+    cleaned.mark                                              # hash of the content, whatever the order of its rows
+    LabelsFile.of(sample, label, inputs_mark(data.train)).write(path)
+
+`sample` is a row of the training split as it is loaded, cut to size and before any noise; samples that are not listed
+are left out, the others keep their order. A parquet file may say in its schema, under `undertow.data`, which inputs
+its rows belong to; on others it is refused. A csv file cannot say so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from pyarrow import csv, parquet
+from torch import Tensor
+
+from undertow.data.samples import Samples
+from undertow.errors import BadData, BadValue, NotThere, unknown
+from undertow.files import aside
+
+COLUMNS = ("sample", "label")
+INPUTS_KEY = b"undertow.data"
+COPY = "trained_labels.parquet"
+"""The name of a run's own copy, so that the run needs the original no more."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelsFile:
+    """Which samples are trained on, in ascending order, and with which labels."""
+
+    sample: Tensor  # (K,) int64, ascending, each once
+    label: Tensor  # (K,) int64
+    inputs: str | None  # `inputs_mark` of the split that the rows belong to
+    where: str  # who complains
+
+    @classmethod
+    def read(cls, path: Path) -> LabelsFile:
+        """The labels in a .parquet or .csv file; what cannot be meant is refused with the row."""
+        table = _read_table(path)
+        for name in COLUMNS:
+            if name not in table.column_names:
+                hint = "A labels file has the columns sample and label."
+                raise unknown(f"column in {path}:", name, table.column_names, hint)
+        if not table.num_rows:
+            raise BadData(f"{path}: wanted at least one sample, got an empty table.")
+        sample, label = (torch.from_numpy(_whole_numbers(table, name, path)) for name in COLUMNS)
+        metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
+        inputs = metadata[INPUTS_KEY].decode() if INPUTS_KEY in metadata else None
+        return cls.of(sample, label, inputs, str(path))
+
+    @classmethod
+    def of(
+        cls, sample: Tensor, label: Tensor, inputs: str | None = None, where: str = "labels file"
+    ) -> LabelsFile:
+        """Labels in any order; a sample may be listed once."""
+        ordered, order = sample.sort(stable=True)
+        twice = (ordered.diff() == 0).nonzero()
+        if len(twice):
+            number = int(ordered[twice[0]])
+            raise BadData(
+                f"{where}: wanted each sample once, got sample {number} {int((sample == number).sum())} times"
+                f" ({len(twice)} rows too many). Keep one row for each."
+            )
+        return cls(ordered, label[order], inputs, where)
+
+    def write(self, path: Path) -> None:
+        """Write a parquet file, as a whole or not at all."""
+        columns: dict[str, Any] = {"sample": self.sample.numpy(), "label": self.label.numpy()}
+        table = pa.table(columns)
+        if self.inputs is not None:
+            table = table.replace_schema_metadata({INPUTS_KEY: self.inputs.encode()})
+        with aside(path) as part:
+            parquet.write_table(table, part)
+
+    @cached_property
+    def mark(self) -> str:
+        """A hash of samples and labels: the same for the same content in another order or format."""
+        seen = hashlib.blake2b(digest_size=16)
+        for part in (self.sample, self.label):
+            seen.update(part.contiguous().numpy().data)
+        return seen.hexdigest()
+
+    def apply(self, samples: Samples, classes: int, *, known: bool) -> Samples:
+        """The listed samples with the file's labels.
+
+        Args:
+            samples: the training split as it is loaded.
+            classes: how many there are.
+            known: whether the split's own labels count as the true ones; they do in any case where it says so.
+        """
+        self._check(samples, classes)
+        listed = samples.take(self.sample)
+        true = listed.true if listed.true is not None or not known else listed.y
+        return replace(listed, y=self.label, true=true)
+
+    def _check(self, samples: Samples, classes: int) -> None:
+        if self.inputs is not None and self.inputs != (found := inputs_mark(samples)):
+            raise BadData(
+                f"{self.where}: wanted the training samples it was made for (inputs {self.inputs[:8]}), got others "
+                f"({found[:8]}). Train with the data, the sizes and the noise seed of the run it came from."
+            )
+        for name, numbers, most in (("sample", self.sample, len(samples)), ("label", self.label, classes)):
+            bad = ((numbers < 0) | (numbers >= most)).nonzero()
+            if len(bad):
+                first = int(bad[0])
+                got = (
+                    int(numbers[first]) if name == "sample" else f"{numbers[first]} for {self.sample[first]}"
+                )
+                what = "sample numbers" if name == "sample" else "class numbers"
+                raise BadData(
+                    f"{self.where}: wanted {what} from 0 to {most - 1}, got {got} ({len(bad)} such rows)."
+                    " Was it made for this data set?"
+                )
+
+
+def inputs_mark(samples: Samples) -> str:
+    """A hash of the inputs alone: which samples these are, whatever their labels."""
+    seen = hashlib.blake2b(f"{samples.x.dtype}{tuple(samples.x.shape)}".encode(), digest_size=16)
+    seen.update(samples.x.contiguous().cpu().numpy().data)
+    return seen.hexdigest()
+
+
+def _read_table(path: Path) -> pa.Table:
+    if path.suffix not in (".parquet", ".csv"):
+        raise BadValue("labels file", "a .parquet or .csv file", str(path))
+    if not path.is_file():
+        raise NotThere(f"There is no labels file {path}. It has the columns sample and label.")
+    try:
+        return parquet.read_table(path) if path.suffix == ".parquet" else csv.read_csv(path)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadData(f"{path}: wanted a table of labels, but it cannot be read ({reason}).") from error
+
+
+def _whole_numbers(table: pa.Table, name: str, path: Path) -> NDArray[np.int64]:
+    """A column as int64; floats are taken if they are whole, as spreadsheets write them."""
+    column = table.column(name).combine_chunks()
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)) and len(column):
+        raise BadData(
+            f"{path}: wanted whole numbers in column {name}, got {column.type}, {column[0].as_py()!r} in the first row."
+        )
+    values = column.to_numpy(zero_copy_only=False)  # a missing number becomes NaN
+    bad = np.flatnonzero(~np.isfinite(values) | (np.abs(values.astype(np.float64)) >= 2**53))
+    if not len(bad):
+        bad = np.flatnonzero(values != np.floor(values))
+    if len(bad):
+        got = column[int(bad[0])].as_py()
+        raise BadData(
+            f"{path}: wanted whole numbers in column {name}, got {'none' if got is None else got} in row "
+            f"{int(bad[0])} ({len(bad)} such rows)."
+        )
+    return values.astype(np.int64)
