@@ -8,6 +8,7 @@ cell.validation(500)                             # further samples with the same
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -75,8 +76,17 @@ class Cell:
         return noisy.take(torch.from_numpy(~np.isin(source.train.index, seen)).nonzero().flatten())
 
 
-def fit_network(config: ut.TrainConfig, data: ut.DataSet, rows: Tensor, y: Tensor) -> nn.Module:
-    """The network of `config` trained on the samples `rows` of `data.train` with labels `y`, in eval mode."""
+def fit_network(
+    config: ut.TrainConfig,
+    data: ut.DataSet,
+    rows: Tensor,
+    y: Tensor,
+    watch: Callable[[nn.Module], None] | None = None,
+) -> nn.Module:
+    """The network of `config` trained on the samples `rows` of `data.train` with labels `y`, in eval mode.
+
+    `watch` is shown the network after each epoch.
+    """
     model, _ = prepare_model(config, data)
     samples = replace(data.train.take(rows), y=y)
     batches = Batches(samples, scaling=data.scaling, batch_size=config.batch_size, seed=config.batch_seed)
@@ -88,6 +98,9 @@ def fit_network(config: ut.TrainConfig, data: ut.DataSet, rows: Tensor, y: Tenso
                 optimiser.zero_grad(set_to_none=True)
                 nn.functional.cross_entropy(model(x), given).backward()
                 optimiser.step()
+        if watch is not None:
+            watch(model.eval())
+            model.train()
     return model.eval()
 
 

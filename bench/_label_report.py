@@ -15,7 +15,7 @@ import pandas as pd
 from _ratio import machine
 
 SETTING = ["data", "noise"]
-DETECTION = ("peers", "network", "ours")
+DETECTION = ("peers", "regularised", "network", "ours")
 REPAIR_ORDER = (
     "last checkpoint", "edited head", "graft by noisy validation", "best graft, hindsight",
     "best checkpoint, hindsight", "retrained, dropped", "retrained, relabelled",

@@ -25,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 import undertow as ut
@@ -37,6 +37,7 @@ Array = NDArray[np.float64]
 Scores = dict[str, tuple[Array, float]]
 
 FOLDS, NEIGHBOURS, DATALAB_NEIGHBOURS = 5, 25, 10
+HELD_BACK = 0.01
 SHARPNESS, SKETCH_CHECKPOINTS = 30.0, 7
 NETWORK_COST = "network, 5-fold"
 """The name under which the cost of cross-validating the network is kept."""
@@ -105,17 +106,42 @@ def cheap_scores(trace: Trace, seed: int) -> Scores:
     return found
 
 
+def regularised_scores(trace: Trace, seed: int) -> Scores:
+    """The same logistic regression, held back: by default it learns wrong labels by heart too."""
+    pixels = to_inputs(trace.data.train.x, trace.data.scaling).flatten(1)
+    found: Scores = {}
+    for where, rows, cost in (("features", trace.last, trace.seconds), ("pixels", pixels, 0.0)):
+        began = time.process_time()
+        likely = logistic_probabilities(rows, trace.given, seed, C=HELD_BACK)
+        seconds = time.process_time() - began + cost
+        score = 1 - get_label_quality_scores(trace.given.numpy(), likely, method="self_confidence")
+        found[f"cleanlab, logistic C={HELD_BACK:g} on {where}, self-confidence"] = score, seconds
+    return found
+
+
 def crossvalidated_scores(config: ut.TrainConfig, data: ut.DataSet, seed: int) -> Scores:
-    """Scores by cleanlab of the probabilities that networks gave to samples they were not trained on."""
+    """Scores by cleanlab of the probabilities that networks gave to samples they were not trained on.
+
+    At the end of training, and at the epoch whose answers agree best with the held-out given labels.
+    """
     began = time.process_time()
-    likely = np.zeros((len(data.train), len(data.classes)))
+    likely = np.zeros((config.epochs, len(data.train), len(data.classes)))
     for rest, held in folds(data.train.y, seed):
-        model = fit_network(config, data, rest, data.train.y[rest])
-        outputs, _ = read(model, data.train.x[held], data.scaling)
-        likely[held] = outputs.double().softmax(1).numpy()
+        said: list[Array] = []
+
+        def watch(model: nn.Module, held: Tensor = held, said: list[Array] = said) -> None:
+            said.append(read(model, data.train.x[held], data.scaling)[0].double().softmax(1).numpy())
+
+        fit_network(config, data, rest, data.train.y[rest], watch)
+        likely[:, held.numpy()] = np.stack(said)
+    agreement = (likely.argmax(2) == data.train.y.numpy()).mean(1)
+    stopped = likely[int(agreement.argmax())]
+    found = {
+        **cleanlab_scores(likely[-1], data.train.y),
+        "early-stopped, self-confidence": cleanlab_scores(stopped, data.train.y)["self-confidence"],
+    }
     seconds = time.process_time() - began
-    named = cleanlab_scores(likely, data.train.y)
-    return {f"cleanlab, {NETWORK_COST}, {name}": (value, seconds) for name, value in named.items()}
+    return {f"cleanlab, {NETWORK_COST}, {name}": (value, seconds) for name, value in found.items()}
 
 
 def cleanlab_scores(likely: Array, given: Tensor) -> dict[str, Array]:
@@ -182,13 +208,13 @@ def datalab_features(rows: Tensor, given: Tensor) -> Array:
     return 1 - get_label_quality_scores(given.numpy(), torch.cat(shares).numpy())
 
 
-def logistic_probabilities(rows: Tensor, given: Tensor, seed: int) -> Array:
+def logistic_probabilities(rows: Tensor, given: Tensor, seed: int, C: float = 1.0) -> Array:
     splitter = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     with warnings.catch_warnings():
         # Iterations are limited as in a user's own call: the last ones change no ranking, and take most time.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return cross_val_predict(
-            LogisticRegression(), rows.numpy(), given.numpy(), cv=splitter, method="predict_proba"
+            LogisticRegression(C=C), rows.numpy(), given.numpy(), cv=splitter, method="predict_proba"
         )
 
 

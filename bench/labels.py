@@ -8,6 +8,7 @@ kinds of noise, three seeds; single settings can be given besides. A cell is a r
 of its parts is written there when it is done and never computed again, so that a bench that was killed goes on.
 
     peers       AUM, losses, kNN, cleanlab on features, pixels and the network's own probabilities, VeLPIC's sketch
+    regularised cleanlab on a logistic regression that is held back
     network     cleanlab on probabilities of the network, cross-validated in five folds: the cost to compare with
     ours        undertow.label_errors on the run
     grafts      test accuracy of the last checkpoint, of its edited head and of grafts
@@ -43,11 +44,18 @@ import undertow as ut
 from _label_cells import Cell
 from _label_repairs import Rows, chosen, grafts, retrained, stopping
 from _label_report import as_markdown
-from _label_scores import Scores, Trace, cheap_scores, crossvalidated_scores, ranking_quality
+from _label_scores import (
+    Scores,
+    Trace,
+    cheap_scores,
+    crossvalidated_scores,
+    ranking_quality,
+    regularised_scores,
+)
 from undertow.files import aside, write_text
 from undertow.repair.labels import LabelErrors, label_errors
 
-PARTS = ("peers", "network", "ours", "grafts", "retrain", "stopping", "choice")
+PARTS = ("peers", "regularised", "network", "ours", "grafts", "retrain", "stopping", "choice")
 OURS = "undertow"
 VALIDATION = 500
 
@@ -106,6 +114,9 @@ class CellWork:
 
     def _peers(self) -> Rows:
         return self._judged(cheap_scores(Trace.of(self.run, self.data), self.cell.seed))
+
+    def _regularised(self) -> Rows:
+        return self._judged(regularised_scores(Trace.of(self.run, self.data), self.cell.seed))
 
     def _network(self) -> Rows:
         return self._judged(crossvalidated_scores(self.cell.config, self.data, self.cell.seed))

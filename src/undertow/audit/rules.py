@@ -320,10 +320,11 @@ def _window(seen: Evidence) -> Finding:
     surely = min(one["low"] for one in found.values()) >= half
     hardly = worst["high"] < half
     answer: Answer = "yes" if surely else "no" if hardly else "cannot tell"
+    units = f"{length} {seen.context.unit}s"
     if hardly:
-        text = (
-            f"Deep layers soon lose touch with earlier features ({told}, of {length} {seen.context.unit}s)."
-        )
+        text = f"Deep layers soon lose touch with earlier features ({told}, of {units})."
+    elif not surely:
+        text = f"Whether deep layers understand features of half the training cannot be told ({told}, of {units})."
     return Finding("window", text, answer, numbers)
 
 
