@@ -71,7 +71,9 @@ class Found:
     @property
     def command(self) -> str:
         """What makes it again."""
-        return f"undertow study run {self.name} --scale {self.scale} --seeds {self.seeds}"
+        first = int(self.facts.get("first_seed", 0))
+        from_there = f" --first-seed {first}" if first else ""
+        return f"undertow study run {self.name} --scale {self.scale} --seeds {self.seeds}{from_there}"
 
     @property
     def compared(self) -> Frame:
