@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from undertow.errors import BadData, BadValue
-from undertow.richness import DLR, NeuralCollapse, d_lr, low_rank, neural_collapse
+from undertow.richness import DLR, NeuralCollapse, d_lr, neural_collapse
 
 WORKER = """
 import sys, torch
