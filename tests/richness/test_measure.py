@@ -155,7 +155,7 @@ def test_tokens_are_samples():
     with torch.no_grad():
         features = (model.embed(ids) ** 2).reshape(-1, 6)
         wanted = d_lr(features, model.head(features), precise=True)
-    assert found.d_lr == pytest.approx(wanted, rel=0, abs=1e-8)
+    assert found.d_lr == pytest.approx(wanted, rel=0, abs=1e-10)
     assert found.count == 45
 
 
@@ -174,9 +174,11 @@ def test_padding_is_no_sample():
     kept = mask != 0
     found = measure_richness(model, {"ids": ids, "attention_mask": mask}, labels[kept], batch_size=4)
     with torch.no_grad():
-        features = (model.embed(ids) ** 2)[kept]
-        outputs = model.head(features)
-    assert found.d_lr == pytest.approx(d_lr(features, outputs, precise=True), rel=0, abs=1e-8)
+        squares = model.embed(ids) ** 2
+        # In the batches of the measurement: a float32 product may round a row by its place.
+        outputs = torch.cat([model.head(part) for part in squares.split(4)])[kept]
+        features = squares[kept]
+    assert found.d_lr == pytest.approx(d_lr(features, outputs, precise=True), rel=0, abs=1e-10)
     assert found.collapse is not None
     assert found.collapse.nc1 == pytest.approx(neural_collapse(features, labels[kept]).nc1, rel=1e-6)
     assert found.count == int(kept.sum()) < 45

@@ -9,8 +9,8 @@ Only panels on and above the diagonal are computed: at D = 2048 this took less t
 than the bare whole product (one and two CPU threads), with the addition into float64 included.
 
 Error of float32 products: an entry of A^T A is off by at most about K * 6e-8 times the geometric mean
-of its two diagonal entries (K is the length of a block: 512 rows, or 1024 columns of stored ones,
-so 3e-5 to 6e-5), and by less than 1e-6 in practice (some 1e-6 where few different numbers repeat).
+of its two diagonal entries (K is the length of a block, at most 1024, so 6e-5), and by less than 1e-6 in
+practice (some 1e-6 where few different numbers repeat).
 Blocks are scaled by a power of two first, so that squares neither overflow nor vanish.
 """
 
@@ -23,6 +23,9 @@ from torch import Tensor
 
 PANEL = 512
 """Rows of the matrix that one product fills; 256 to 512 were fastest for D = 512 to 4096."""
+
+LONGEST = 1024
+"""Products that are summed up in float32 before they are added in float64."""
 
 
 def product_dtype(rows: Tensor, precise: bool = False) -> torch.dtype:
@@ -43,8 +46,9 @@ def add_gram(upper: Tensor, rows: Tensor, dtype: torch.dtype) -> None:
         return
     a, scale = _scaled(rows, dtype)
     with torch.autocast(rows.device.type, enabled=False):
-        for i in range(0, a.shape[1], PANEL):
-            upper[i : i + PANEL, i:].add_(a[:, i : i + PANEL].T @ a[:, i:], alpha=scale**2)
+        for part in a.split(LONGEST):
+            for i in range(0, part.shape[1], PANEL):
+                upper[i : i + PANEL, i:].add_(part[:, i : i + PANEL].T @ part[:, i:], alpha=scale**2)
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor, dtype: torch.dtype) -> None:
