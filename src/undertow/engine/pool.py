@@ -52,6 +52,7 @@ class _Pool:
     def __init__(self, todo: list[Task], start: Callable[[], Worker]) -> None:
         self.start = start
         self.crew: list[Worker] = []
+        self._leaving: list[Worker] = []
         self._waiting, self._deaths = deque(todo), Counter[str]()
 
     def answers(self) -> Answers:
@@ -77,7 +78,8 @@ class _Pool:
             worker.give(self._waiting.popleft())
             return
         self.crew.remove(worker)
-        worker.end()
+        self._leaving.append(worker)
+        worker.dismiss()
         if self._waiting:
             self.crew.append(self.start())
 
@@ -91,6 +93,8 @@ class _Pool:
     def end(self) -> None:
         for worker in self.crew:
             worker.end(now=True)
+        for worker in self._leaving:
+            worker.end()
 
 
 class Worker:
@@ -142,9 +146,13 @@ class Worker:
         name = signal.Signals(-code).name
         return f"{name}: out of memory?" if name == "SIGKILL" else name
 
-    def end(self, *, now: bool = False) -> None:
-        """Let it end, or make it."""
+    def dismiss(self) -> None:
+        """Let it end when it likes; a process that has loaded torch takes a second, for which nobody need wait."""
         self.pipe.close()
+
+    def end(self, *, now: bool = False) -> None:
+        """Wait until it has ended, or make it."""
+        self.dismiss()
         if now:
             self._process.terminate()
         self._process.join(PATIENCE)

@@ -26,7 +26,6 @@ from torch import nn
 
 from undertow.data.samples import DataSet
 from undertow.errors import BadValue
-from undertow.repair.transfer import write_probe_into_head
 from undertow.studies.task import Rows, find
 from undertow.train.config import TrainConfig
 from undertow.train.interventions import EditAt, FreezeAt, Intervention, ReinitialiseAt
@@ -88,4 +87,7 @@ def _action(text: str, config: TrainConfig) -> Intervention:
 
 
 def _write(model: nn.Module, data: DataSet, probe: str) -> None:
+    # Here, not above: it loads scikit-learn, which takes two seconds that few tasks need.
+    from undertow.repair.transfer import write_probe_into_head
+
     write_probe_into_head(model, data, probe=probe)

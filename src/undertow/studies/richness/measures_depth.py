@@ -60,7 +60,7 @@ def layer_spectra(
 def _layer(model: nn.Module, samples: Samples, scaling: str, name: str, side: int | None) -> Sight:
     seen = look(model, samples, scaling, name)
     with torch.no_grad():
-        shape = run_up_to(model, name, to_inputs(samples.x[:1], scaling)).shape[1:]
+        shape = run_up_to(model, name, to_inputs(samples.tensor[:1], scaling)).shape[1:]
     if side is None or len(shape) != 3 or max(shape[1:]) <= side:
         return seen
     maps = seen.features.reshape(-1, *shape)

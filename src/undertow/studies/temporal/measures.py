@@ -80,9 +80,9 @@ def some(samples: Samples, count: int) -> Samples:
 
 def pixels(samples: Samples) -> Samples:
     """The samples as bytes, which corruptions want; float pictures lie in [0, 1]."""
-    if samples.x.dtype == torch.uint8:
+    if samples.tensor.dtype == torch.uint8:
         return samples
-    return Samples.of((samples.x * 255).round().to(torch.uint8), samples.y, samples.true)
+    return Samples.of((samples.tensor * 255).round().to(torch.uint8), samples.y, samples.true)
 
 
 def _column_rows(found: CompositeMatrix, deep: int, seed: int) -> Iterable[dict[str, Any]]:

@@ -70,10 +70,10 @@ def consistency_samples(
 
 def _corrupted(samples: Samples, names: Sequence[str], severity: int) -> Samples:
     """Every picture corrupted once, the kinds in turn."""
-    x = samples.x.clone()
+    x = samples.tensor.clone()
     for place, name in enumerate(names):
         rows = torch.arange(place, len(x), len(names))
-        x[rows] = corrupt(samples.x[rows], name, severity, seed=0)
+        x[rows] = corrupt(samples.tensor[rows], name, severity, seed=0)
     return Samples.of(x, samples.y, samples.true)
 
 
@@ -106,8 +106,9 @@ def step_noise(
         model = run.model(at)
         for cut in model.cuts:  # pyright: ignore[reportGeneralTypeIssues]
             noise = sgd_noise(
-                model, data.train.x, data.train.y, to_inputs(probes.x, data.scaling), cut=str(cut), batches=batches,
-                batch_size=config.batch_size, lr=config.learning_rate(max(1, at)), loss=objective.loss,
+                model, data.train.tensor, data.train.y, to_inputs(probes.tensor, data.scaling),
+                cut=str(cut), batches=batches, batch_size=config.batch_size,
+                lr=config.learning_rate(max(1, at)), loss=objective.loss,
                 generator=stream(seed, "mini-batches", at), prepare=lambda x: to_inputs(x, data.scaling),
             )  # fmt: skip
             for place in range(len(probes)):
