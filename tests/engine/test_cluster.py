@@ -18,6 +18,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from undertow.cli import main
@@ -287,6 +288,24 @@ def test_a_wrong_token_is_told_in_time(cluster, monkeypatch):
     with pytest.raises(Unreachable, match=reason), connected(cluster.address):
         pass
     assert time.monotonic() - began < 15
+
+
+def test_a_whole_study_gives_the_same_rows_as_here(tmp_path, cluster):
+    """Trained on the nodes, in the folder that they share with the caller."""
+    tables = {}
+    for name, options in {
+        "ray": ["--engine", "ray", "--address", cluster.address],
+        "here": ["--workers", "1"],
+    }.items():
+        out = tmp_path / name
+        command = ["study", "run", "richness/target-scale", "--scale", "smoke", "--out", str(out), *options]
+        done = subprocess.run(
+            [sys.executable, "-m", "undertow", *command], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert list((out / "runs").iterdir())
+        tables[name] = pd.read_parquet(out / "richness/target-scale/smoke/rows.parquet")
+    pd.testing.assert_frame_equal(tables["ray"], tables["here"])
 
 
 def test_a_killed_node_loses_and_doubles_nothing(tmp_path, tasks, cluster, driver):
