@@ -4,6 +4,7 @@ grafts(run, data, validation)        # last checkpoint, edited head, grafts
 retrained(run, data, table)          # trained anew on what `label_errors` proposes
 stopping(run, data, validation)      # checkpoints chosen by noisy validation labels, or in hindsight
 chosen(run, validation, errors)      # the checkpoint that `choose_checkpoint` names
+places(run, data, validation, errors) # the layer and checkpoint to graft on: as it says, by noisy validation, the best
 """
 
 from __future__ import annotations
@@ -110,3 +111,28 @@ def chosen(run: ut.Run, validation: ut.Samples, found: LabelErrors) -> Rows:
         seconds = time.process_time() - began
         rows[name] = {"epoch": epoch, "accuracy": test_accuracies(run)[epoch], "seconds": seconds}
     return rows
+
+
+def places(run: ut.Run, data: ut.DataSet, validation: ut.Samples, found: LabelErrors) -> Rows:
+    """VeLPIC heads on every layer of the checkpoints that were asked, and ways to choose one of them."""
+    test: dict[tuple[int, str], float] = {}
+    held: dict[tuple[int, str], float] = {}
+    for epoch in dict.fromkeys(epoch for epoch, _ in found.knowledge):
+        model = run.model(epoch)
+        train, new, fresh = (
+            read(model, x, data.scaling)[1] for x in (data.train.x, data.test.x, validation.x)
+        )
+        for layer in found.layers:
+            probe = VeLPIC().fit(train[layer], data.train.y)
+            test[epoch, layer] = probe.score(new[layer], data.test.y)
+            held[epoch, layer] = probe.score(fresh[layer], validation.y)
+    picks = {
+        "last layer of the last checkpoint": list(test)[-1],
+        "place by noisy validation": max(held, key=lambda place: held[place]),
+        "place by label_errors": max(found.knowledge, key=lambda place: found.knowledge[place]),
+        "best place, hindsight": max(test, key=lambda place: test[place]),
+    }
+    return {
+        name: {"epoch": epoch, "depth": found.layers.index(layer) + 1, "accuracy": test[epoch, layer]}
+        for name, (epoch, layer) in picks.items()
+    }

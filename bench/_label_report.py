@@ -7,7 +7,7 @@ A setting is data x noise and its numbers are means over seeds; a cell is one se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,8 @@ REPAIR_ORDER = (
 CHOICE_ORDER = (
     "choose_checkpoint", "noisy validation", "choose_checkpoint and noisy validation", "last checkpoint",
 )  # fmt: skip
+
+PLACE_ORDER = ("place by label_errors", "place by noisy validation", "last layer of the last checkpoint")
 
 
 def as_markdown(rows: pd.DataFrame, ours: str) -> str:
@@ -45,11 +47,15 @@ def _parts(rows: pd.DataFrame, ours: str) -> Iterator[str]:
         yield _rates(scores[scores.name == ours])
     if len(repairs := _repairs(rows)):
         yield _table("Test accuracy in % (mean over seeds)", repairs, "{:.2f}".format)
-    if len(regrets := _regrets(rows)):
-        yield _table(
-            "Regret of choosing a checkpoint: points of test accuracy below the best (mean over seeds)",
-            regrets, "{:.2f}".format,
-        )  # fmt: skip
+    for what, parts, best, names in (
+        ("checkpoint", ("stopping", "choice"), "best checkpoint, hindsight", CHOICE_ORDER),
+        ("layer and checkpoint for a VeLPIC head", ("places",), "best place, hindsight", PLACE_ORDER),
+    ):
+        if len(regrets := _regrets(rows[rows.part.isin(parts)], best, names)):
+            yield _table(
+                f"Regret of choosing a {what}: points of test accuracy below the best (mean over seeds)",
+                regrets, "{:.2f}".format,
+            )  # fmt: skip
 
 
 def _by_setting(rows: pd.DataFrame, value: str) -> pd.DataFrame:
@@ -116,14 +122,12 @@ def _repairs(rows: pd.DataFrame) -> pd.DataFrame:
     return table[[name for name in REPAIR_ORDER if name in table]]
 
 
-def _regrets(rows: pd.DataFrame) -> pd.DataFrame:
-    found = rows[rows.part.isin(("stopping", "choice"))]
-    if "stopping" not in set(found.part):
-        return found.iloc[:0]
-    cells = found.pivot_table(index=[*SETTING, "seed"], columns="name", values="accuracy", sort=False)
-    best = cells["best checkpoint, hindsight"]
-    names = [name for name in CHOICE_ORDER if name in cells]
-    regrets = 100 * cells[names].rsub(best, axis=0)
+def _regrets(rows: pd.DataFrame, best: str, order: Sequence[str]) -> pd.DataFrame:
+    if best not in set(rows.name):
+        return rows.iloc[:0]
+    cells = rows.pivot_table(index=[*SETTING, "seed"], columns="name", values="accuracy", sort=False)
+    names = [name for name in order if name in cells]
+    regrets = 100 * cells[names].rsub(cells[best], axis=0)
     table = regrets.groupby(level=SETTING, sort=False).mean()
     table.index = [" ".join(setting) for setting in table.index]
     return pd.concat([table, regrets.mean().to_frame("mean").T, regrets.max().to_frame("worst cell").T])

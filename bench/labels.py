@@ -15,6 +15,7 @@ of its parts is written there when it is done and never computed again, so that 
     retrain     test accuracy after relabelling or dropping what `ours` suspects
     stopping    the checkpoint that 500 further samples with noisy labels choose, and the best in hindsight
     choice      the checkpoint that undertow chooses, without and with those 500
+    places      the layer and checkpoint to graft a VeLPIC head on: as undertow and those 500 choose, and the best
 
 One thread; seconds are CPU seconds. With 5,000 samples and 40 epochs a cell of MNIST takes 3.3 minutes (network 1.4,
 retrain 0.7), of CIFAR-10 twice that. The tables hold all that is known of the cells asked for: parts that cost much
@@ -42,7 +43,7 @@ import torch
 
 import undertow as ut
 from _label_cells import Cell
-from _label_repairs import Rows, chosen, grafts, retrained, stopping
+from _label_repairs import Rows, chosen, grafts, places, retrained, stopping
 from _label_report import as_markdown
 from _label_scores import (
     Scores,
@@ -55,7 +56,7 @@ from _label_scores import (
 from undertow.files import aside, write_text
 from undertow.repair.labels import LabelErrors, label_errors
 
-PARTS = ("peers", "regularised", "network", "ours", "grafts", "retrain", "stopping", "choice")
+PARTS = ("peers", "regularised", "network", "ours", "grafts", "retrain", "stopping", "choice", "places")
 OURS = "undertow"
 VALIDATION = 500
 
@@ -140,6 +141,9 @@ class CellWork:
 
     def _choice(self) -> Rows:
         return chosen(self.run, self._validation(), self.found[0])
+
+    def _places(self) -> Rows:
+        return places(self.run, self.data, self._validation(), self.found[0])
 
     def _judged(self, scores: Scores) -> Rows:
         return {

@@ -249,6 +249,46 @@ def test_the_memory_budget_is_kept_while_samples_grow_tenfold(tmp_path: Path):
     assert peaks[1] - peaks[0] < samples + 30e6
 
 
+LDA_PEAK = """
+import re, sys, torch
+from pathlib import Path
+from undertow.latent import LDA
+torch.set_num_threads(1)
+def taken(what):
+    return 1024 * int(re.search(what + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+count, dim = int(sys.argv[1]), int(sys.argv[2])
+rows, labels = torch.randn(count, dim), torch.arange(count) % 4
+LDA().fit(rows[:200, :20], labels[:200])
+Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
+before = taken("VmRSS")
+LDA().fit(rows, labels)
+print(taken("VmHWM") - before, LDA().fit_bytes(count, dim, 4))
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="needs Linux, to forget a peak of memory"
+)
+@pytest.mark.parametrize(("count", "dim"), [(2500, 1500), (1000, 2500)])
+def test_lda_takes_no_more_memory_than_it_says(count: int, dim: int):
+    command = [sys.executable, "-c", LDA_PEAK, str(count), str(dim)]
+    taken, said = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert said / 4 < taken < said + 10e6
+
+
+def test_lda_beyond_the_budget_is_a_reason(tmp_path: Path):
+    data = ut.load_data("blobs:classes=3")
+    torch.save(ut.build_model("mlp:1500", (2,), 3, seed=0).state_dict(), tmp_path / "epoch_1.pt")
+    run = ut.open_run(tmp_path, model=lambda: ut.build_model("mlp:1500", (2,), 3, seed=0))
+    options = {"probes": ["lda", "mean"], "fits": "given", "checkpoints": "last", "layers": "layer1"}
+    scarce = probe_grid(run, data, **options, memory="40MB", out=tmp_path / "a.parquet")
+    notes = scarce[scarce["probe"] == "lda"]["note"]
+    assert notes.str.contains("lda needs .* for the matrices of a layer of width 1500, --memory leaves").all()
+    assert (scarce[scarce["probe"] == "mean"]["n"] > 0).all()
+    enough = probe_grid(run, data, **options, memory="1GB", out=tmp_path / "b.parquet")
+    assert (enough[enough["probe"] == "lda"]["n"] > 0).all()
+
+
 def test_other_weights_are_other_numbers(tmp_path: Path):
     """Fails if rows are kept by the checkpoint's number alone."""
     data = ut.load_data("blobs:classes=3")

@@ -13,9 +13,12 @@ from torch import nn
 import undertow as ut
 from undertow.data.samples import Samples
 from undertow.errors import BadData, BadValue, NotThere, UndertowError
+from undertow.features import stream_features
+from undertow.latent import VeLPIC
 from undertow.repair import LabelErrors
 from undertow.repair.labels import FEWEST_SAMPLES
 from undertow.repair.suspects import cleaned_labels, write_suspects, write_table
+from undertow.repair.voters import split_folds
 from undertow.report.gallery import suspects
 from undertow.train.labels_file import LabelsFile
 
@@ -154,6 +157,39 @@ def test_the_chosen_checkpoint_is_near_the_best(run, found):
     assert {"held_out", "agreement", "on_suspects", "score"} <= set(again.table.columns)
     best = again.table["held_out"].max()
     assert again.table.set_index("epoch")["held_out"][again.epoch] > best - 0.02
+
+
+def test_the_layer_to_graft_on_is_near_the_best(run, found):
+    """And the promise is what a plain count over folds says."""
+    choice, data = ut.choose_checkpoint(run, errors=found), run.data()
+    truth = {place: _grafted(run, data, *place) for place in found.knowledge}
+    assert truth[choice.graft] > max(truth.values()) - 0.02
+    assert truth[choice.graft] > min(truth.values()) + 0.1
+    assert tuple(choice.grafts.loc[0, ["epoch", "layer"]]) == choice.graft
+    assert list(choice.grafts.columns) == ["epoch", "layer", "promise"]
+    errors = [abs(found.knowledge[place] - share) for place, share in truth.items()]
+    assert np.mean(errors) < 0.05
+
+
+def _grafted(run, data, epoch: int, layer: str) -> float:
+    fixed = ut.repair(run, train=data, checkpoint=epoch, layer=layer, gate=False)
+    assert fixed.after is not None
+    return fixed.after
+
+
+def test_the_promise_of_a_layer_is_the_belief_in_what_it_names_out_of_fold(run, found):
+    folds = split_folds(found.given, classes=10, count=5, seed=0)
+    epoch, layer = 4, found.layers[1]
+    x = run.data().train.x * 2 - 1
+    rows = next(stream_features(run.model(epoch), x, [layer], batch_size=len(x))).features[layer]
+    total = 0.0
+    for fold in folds:
+        others = torch.ones(len(rows), dtype=torch.bool)
+        others[fold] = False
+        probe = VeLPIC().fit(rows[others].double(), found.given[others])
+        said = torch.as_tensor(probe.predict(rows[fold].double()))
+        total += float(found.early_beliefs[fold].gather(1, said[:, None]).sum())
+    assert found.knowledge[epoch, layer] == pytest.approx(total / len(rows), abs=1e-3)
 
 
 def test_where_layers_are_unsure_only_suspects_count(run, found):

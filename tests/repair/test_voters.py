@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 from undertow.errors import BadData
 from undertow.latent import VeLPIC
 from undertow.repair import voters
-from undertow.repair.voters import RIDGE, Whitened, directions_votes, split_folds
+from undertow.repair.voters import RIDGE, Discriminant, directions_votes, split_folds
 
 C, D, N = 4, 12, 240
 
@@ -67,7 +67,7 @@ def literal_discriminant(rows: Tensor, labels: Tensor, fold: Tensor) -> Tensor:
 def test_discriminant_is_the_literal_one():
     rows, labels = blobs()
     folds = split_folds(labels, classes=C, count=3, seed=0)
-    votes = Whitened(rows, folds).votes(one_hot(labels, C).double())
+    votes = Discriminant(rows, folds).votes(one_hot(labels, C).double())
     for fold in folds:
         wanted = literal_discriminant(rows, labels, fold)
         torch.testing.assert_close(votes[fold].log_softmax(1), wanted.log_softmax(1), atol=1e-8, rtol=1e-8)
@@ -79,7 +79,7 @@ def test_no_sample_votes_on_its_own_label():
     folds = split_folds(labels, classes=C, count=3, seed=0)
     changed = labels.clone()
     changed[folds[1]] = (changed[folds[1]] + 1) % C
-    space = Whitened(rows, folds)
+    space = Discriminant(rows, folds)
     for before, after in (
         [directions_votes(rows, given, folds, classes=C) for given in (labels, changed)],
         [space.votes(one_hot(given, C).double()) for given in (labels, changed)],
@@ -104,15 +104,17 @@ def test_turning_and_scaling_change_nothing():
             atol=2e-5,
             rtol=0,
         )
-        wanted = Whitened(rows, folds).votes(given).softmax(1)
-        torch.testing.assert_close(Whitened(other, folds).votes(given).softmax(1), wanted, atol=1e-8, rtol=0)
+        wanted = Discriminant(rows, folds).votes(given).softmax(1)
+        torch.testing.assert_close(
+            Discriminant(other, folds).votes(given).softmax(1), wanted, atol=1e-8, rtol=0
+        )
 
 
 def test_float32_is_close_to_float64():
     rows, labels = blobs()
     folds = split_folds(labels, classes=C, count=3, seed=0)
     given = one_hot(labels, C).double()
-    exact, single = (Whitened(kind, folds).votes(given).softmax(1) for kind in (rows, rows.float()))
+    exact, single = (Discriminant(kind, folds).votes(given).softmax(1) for kind in (rows, rows.float()))
     torch.testing.assert_close(single, exact, atol=1e-3, rtol=0)
 
 
@@ -121,7 +123,7 @@ def test_constant_features_and_missing_classes_give_no_nan():
     folds = split_folds(labels, classes=C, count=3, seed=0)
     for rows in (torch.zeros(N, D), torch.ones(N, D)):
         assert directions_votes(rows, labels, folds, classes=C).isfinite().all()
-        votes = Whitened(rows, folds).votes(one_hot(labels, C).double())
+        votes = Discriminant(rows, folds).votes(one_hot(labels, C).double())
         assert (votes[:, :3] == 0).all()
         assert (votes[:, 3] == -torch.inf).all()
 
@@ -130,7 +132,7 @@ def test_collapsed_features_stay_finite():
     """Every row is its class's mean: nothing is left within classes."""
     labels = torch.arange(N) % C
     folds = split_folds(labels, classes=C, count=3, seed=0)
-    votes = Whitened(torch.eye(C).repeat(1, 3)[labels], folds).votes(one_hot(labels, C).double())
+    votes = Discriminant(torch.eye(C).repeat(1, 3)[labels], folds).votes(one_hot(labels, C).double())
     assert votes.isfinite().all()
     assert votes.argmax(1).equal(labels)
 
@@ -142,7 +144,7 @@ def test_nan_names_the_layer():
     with pytest.raises(BadData, match=r"layer 'fc1'.*1 of 240 rows"):
         directions_votes(rows, labels, folds, classes=C, where="layer 'fc1'")
     with pytest.raises(BadData, match=r"layer 'fc1'"):
-        Whitened(rows, folds, where="layer 'fc1'")
+        Discriminant(rows, folds, where="layer 'fc1'")
 
 
 def test_wide_rows_are_narrowed_without_loss_where_they_have_few_directions(monkeypatch):
@@ -156,8 +158,8 @@ def test_wide_rows_are_narrowed_without_loss_where_they_have_few_directions(monk
     given = one_hot(labels, C).double()
     monkeypatch.setattr(voters, "WIDEST", 100)
     monkeypatch.setattr(voters, "LEADING", 40)
-    narrow = Whitened(wide, folds)
+    narrow = Discriminant(wide, folds)
     monkeypatch.setattr(voters, "WIDEST", 1000)
     # The ridge follows the mean variance, which 160 empty directions lower: compare in the narrow space.
     assert narrow._parts[0].shape[1] == 40
-    assert narrow.votes(given).argmax(1).equal(Whitened(rows, folds).votes(given).argmax(1))
+    assert narrow.votes(given).argmax(1).equal(Discriminant(rows, folds).votes(given).argmax(1))

@@ -25,6 +25,8 @@ from undertow.audit.material import Material
 from undertow.audit.parts import Part
 from undertow.audit.rows import Row, row
 from undertow.audit.settings import AuditConfig
+from undertow.data.entries import rows_of
+from undertow.data.inputs import preparing
 from undertow.errors import BadData, BadValue
 from undertow.features.layers import named_layers
 from undertow.features.stream import stream_features
@@ -70,10 +72,10 @@ class Change:
         return self.loader.model(self.last)
 
     def _features(self, model: nn.Module, layers: Sequence[str]) -> dict[str, Tensor]:
-        x = self.material.test.x[self.drawn]
+        x = rows_of(self.material.test.x, self.drawn)
         parts: dict[str, list[Tensor]] = {}
         for batch in stream_features(
-            model, x, layers, prepare=self.material.inputs, batch_size=self.config.batch_size
+            model, x, layers, prepare=preparing(x, self.material.scaling), batch_size=self.config.batch_size
         ):
             for name, features in batch.features.items():
                 parts.setdefault(name, []).append(features.cpu())

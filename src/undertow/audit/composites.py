@@ -24,6 +24,7 @@ from undertow.audit.material import Material
 from undertow.audit.parts import Part, Parts, key_of
 from undertow.audit.rows import Row, row, share_row
 from undertow.audit.settings import AuditConfig
+from undertow.data.entries import rows_of
 from undertow.errors import BadData
 from undertow.temporal.consistency import ConsistencyMatrix, consistency_matrix, pointwise_consistency
 from undertow.temporal.density import consistency_density
@@ -63,7 +64,7 @@ class Composites:
         self.drawn = self.material.some_test(
             self.config.matrix_samples, self.config.seed, "samples of composites"
         )
-        self.given = Given(self.material.test.x[self.drawn], {}, "test", self.material.scaling)
+        self.given = Given(rows_of(self.material.test.x, self.drawn), {}, "test", self.material.scaling)
         self.key = key_of(self.material.fingerprint, len(self.drawn), self.config.seed)
 
     def compute(self, numbers: Sequence[int], tell: Callable[[int, float], None]) -> None:

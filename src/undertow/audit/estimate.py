@@ -22,6 +22,7 @@ from undertow.audit.change import SAMPLES
 from undertow.audit.loader import Loader
 from undertow.audit.material import Material
 from undertow.audit.settings import AuditConfig
+from undertow.data.inputs import preparing
 from undertow.errors import UndertowError
 from undertow.features.stream import stream_features
 from undertow.latent.sources import PROBES
@@ -83,7 +84,7 @@ def estimate(loader: Loader, material: Material, config: AuditConfig, plan: Plan
 
     def batch() -> tuple[Tensor, dict[str, Tensor]]:
         stream = stream_features(
-            model, few.x, plan.layers or "input", prepare=material.inputs, batch_size=BATCH
+            model, few.x, plan.layers or "input", prepare=preparing(few.x, material.scaling), batch_size=BATCH
         )
         found = next(stream)
         return found.outputs.reshape(len(few), -1), found.features

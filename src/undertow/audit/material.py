@@ -2,7 +2,7 @@
 
     material = gather_material(run, None, None, config)          # undertow's own runs know their data
     material = gather_material(run, (x, y), (x2, y2), config)    # anyone's; also Samples, Datasets, a DataSet
-    material = gather_material(run, None, x2, config)            # no labels at all
+    material = gather_material(run, None, x2, config)            # no labels at all: a tensor, or a dict of entries
     material.situation                                           # "clean test labels", "noisy labels only", "no labels"
 
 Held-out labels count as true, unless the configuration says that they are noisy or that there are none. Where there
@@ -12,14 +12,16 @@ is no training split, or one without labels, nothing can be probed or repaired.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from undertow.audit.settings import SITUATIONS, AuditConfig, Labels
-from undertow.data.inputs import to_inputs
+from undertow.data.entries import LABELS, SampleInputs, count, hash_inputs, read_entries, rows_of
+from undertow.data.inputs import scaled
 from undertow.data.load import load_data
 from undertow.data.samples import DataSet, Samples
 from undertow.errors import BadData, BadValue
@@ -32,12 +34,12 @@ from undertow.train.seeds import stream
 class Split:
     """Samples, with the labels that are known of them."""
 
-    x: Tensor
+    x: SampleInputs
     given: Tensor | None = None  # (N,) the labels that training saw, or noisy ones
     true: Tensor | None = None  # (N,)
 
     def __len__(self) -> int:
-        return len(self.x)
+        return count(self.x)
 
     def label_sets(self) -> dict[str, Tensor]:
         """Known labels by name."""
@@ -51,8 +53,8 @@ class Split:
 
     def take(self, rows: Tensor) -> Split:
         """The samples at `rows`."""
-        parts = (None if part is None else part[rows] for part in (self.x, self.given, self.true))
-        return Split(*parts)  # pyright: ignore[reportArgumentType]
+        labels = (None if part is None else part[rows] for part in (self.given, self.true))
+        return Split(rows_of(self.x, rows), *labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +86,17 @@ class Material:
         for split in (self.train, self.test):
             for part in () if split is None else (split.x, split.given, split.true):
                 if part is not None:
-                    seen.update(f"{part.dtype}{tuple(part.shape)}".encode())
-                    seen.update(part.contiguous().cpu().numpy().data)
+                    hash_inputs(seen, part)
         return seen.hexdigest()
 
-    def inputs(self, x: Tensor) -> Tensor:
+    def inputs(self, x: SampleInputs) -> SampleInputs:
         """Samples as the model takes them."""
-        return to_inputs(x, self.scaling)
+        return scaled(x, self.scaling)
+
+    @property
+    def by_name(self) -> bool:
+        """Whether the model takes several inputs by name."""
+        return not isinstance(self.test.x, Tensor)
 
     def wrong_labels(self) -> tuple[int, int] | None:
         """How many training labels are wrong, and of how many; None where nobody knows."""
@@ -118,7 +124,7 @@ def gather_material(run: Run, train: Any, test: Any, config: AuditConfig) -> Mat
             "audit", "samples that the model was not trained on", "training samples only", "Give test=..., "
             "with labels (x, y) or without (x).",
         )  # fmt: skip
-    if train is not None and not isinstance(train, Tensor) and not isinstance(test, Tensor):
+    if train is not None and not _is_bare(train) and not _is_bare(test):
         return _of_data(replace(_data_set(train, test), scaling=scaling or "none"), config)
     return _without_pair(train, test, scaling or "none", config)
 
@@ -151,9 +157,9 @@ def _of_data(data: DataSet, config: AuditConfig) -> Material:
 
 def _without_pair(train: Any, test: Any, scaling: str, config: AuditConfig) -> Material:
     """Test samples alone, or with training samples of which one split has no labels."""
-    first = None if train is None else _bare(train) if isinstance(train, Tensor) else _samples(train, "train")
-    bare = isinstance(test, Tensor)
-    second = _bare(test) if bare else _samples(test, "test")
+    first = None if train is None else _bare(train, "train") if _is_bare(train) else _samples(train, "train")
+    bare = _is_bare(test)
+    second = _bare(test, "test") if bare else _samples(test, "test")
     kept = None if first is None else Split(_drawn(first, config).x)
     held = _drawn(second, config)
     if bare or config.labels == "none":
@@ -163,10 +169,18 @@ def _without_pair(train: Any, test: Any, scaling: str, config: AuditConfig) -> M
     return Material("given", names, kept, split, scaling, config.labels, None)
 
 
-def _bare(x: Tensor) -> Samples:
-    if not len(x):
-        raise BadData("audit: wanted samples, got none.")
-    return Samples.of(x, torch.zeros(len(x), dtype=torch.int64))
+def _is_bare(source: Any) -> bool:
+    """Whether these are inputs without labels."""
+    if isinstance(source, Mapping):
+        return not any(name in cast("Mapping[str, Any]", source) for name in LABELS)
+    return isinstance(source, Tensor)
+
+
+def _bare(given: Any, where: str) -> Samples:
+    x = read_entries(cast("Mapping[str, Any]", given), where) if isinstance(given, Mapping) else given
+    if not count(x):
+        raise BadData(f"audit, {where}: wanted samples, got none.")
+    return Samples.of(x, torch.zeros(count(x), dtype=torch.int64))
 
 
 def _drawn(samples: Samples, config: AuditConfig) -> Samples:

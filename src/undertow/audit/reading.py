@@ -27,6 +27,7 @@ from undertow.audit.loader import first_bad_tensor
 from undertow.audit.material import Material, Split
 from undertow.audit.rows import OUTPUT, Row, row, share_row
 from undertow.audit.settings import AuditConfig
+from undertow.data.entries import SampleInputs, rows_of
 from undertow.errors import BadData, BadValue
 from undertow.features.layers import INPUT
 from undertow.features.stream import Batch
@@ -95,7 +96,7 @@ class CheckpointReader:
         if bad is not None:
             raise Broken(f"NaN or infinity in {bad}")
         plain = Reader(model, scaling=self.material.scaling, batch_size=self.config.batch_size)
-        few = plain.inputs(self.material.test.x[:8])
+        few = plain.inputs(rows_of(self.material.test.x, slice(0, 8)))
         try:
             return replace(plain, head=find_head(model, few)), ""
         except BadValue as reason:
@@ -254,7 +255,7 @@ def _positions(measure: str, found: Spectrum, at: int, layer: str, count: int) -
         yield row("richness", measure, at, layer, value, n=count, split="test", position=place, note=note)
 
 
-def _streamed(reader: Reader, x: Tensor, layer: str) -> Iterator[Batch]:
+def _streamed(reader: Reader, x: SampleInputs, layer: str) -> Iterator[Batch]:
     """The reader's batches; answers that are not the head's are those of a model that broke down."""
     try:
         yield from reader.stream(x, [layer])

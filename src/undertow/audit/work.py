@@ -24,7 +24,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from undertow.audit.change import Change, trajectory_rows
@@ -40,12 +39,14 @@ from undertow.audit.reading import BROKEN, Broken, CheckpointReader
 from undertow.audit.rows import Row, find, thinned
 from undertow.audit.settings import AuditConfig
 from undertow.audit.watching import AuditWatcher, GridSteps, Silent
+from undertow.data.entries import rows_of
+from undertow.data.inputs import preparing
 from undertow.errors import BadData, BadValue
+from undertow.features.fit import check_fit
 from undertow.features.layers import INPUT, resolve_layers
-from undertow.features.tap import device_of
 from undertow.latent.grid import GridConfig
 from undertow.temporal.cuts import SAMPLES as CUT_SAMPLES
-from undertow.temporal.cuts import find_cut, find_cuts
+from undertow.temporal.cuts import find_cut, find_cuts, sort_cuts
 from undertow.temporal.matrix_data import chosen_checkpoints
 from undertow.train.run import Run
 
@@ -69,8 +70,10 @@ def audit(
     Args:
         run: an opened run that can build its model.
         train: what it was trained on: Samples, (x, y) or a Dataset; the run's own data when neither split is given.
-            A DataSet stands for both splits.
-        test: samples it was not trained on, likewise; a bare tensor of inputs where no labels are known.
+            A DataSet stands for both splits. Models that take several inputs by name get x as a dict of tensors of
+            one length, or a Dataset of dicts with the labels under label or labels (Hugging Face's, too).
+        test: samples it was not trained on, likewise; bare inputs (a tensor, a dict without labels) where no labels
+            are known.
         config: what to look at; or give its fields as `settings`.
         out: the folder for what is kept; the run's own when not given.
         watch: is told about progress.
@@ -148,15 +151,8 @@ class _Work:
         model = self.loader.model(self._example)
         resolve_layers(model, self.config.layers)
         GridConfig(probes=self.config.probes, fits=self.config.fits)
-        few = self.material.test.x[:2]
-        try:
-            with torch.no_grad():
-                model(self.material.inputs(few).to(device_of(model)))
-        except (RuntimeError, IndexError, TypeError) as error:
-            raise BadData(
-                f"{type(model).__name__} cannot take samples of shape {tuple(few.shape[1:])} "
-                f"({self.material.name}): {str(error).splitlines()[0]}. Give the data that it was trained on."
-            ) from error
+        for split in filter(None, (self.material.test, self.material.train)):
+            check_fit(model, split.x, self.material.name, prepare=preparing(split.x, self.material.scaling))
 
     # ------------------------------------------------------------------ what there is to do
 
@@ -174,9 +170,16 @@ class _Work:
     def cuts(self) -> tuple[str, ...]:
         """Where the network is parted: its own choice, or those of the named layers that can be cut at."""
         model = self.loader.model(self._example)
-        few = self.material.inputs(self.material.test.x[: 2 * CUT_SAMPLES])
-        if self.config.layers == ("auto",):
+        few = self.material.inputs(rows_of(self.material.test.x, slice(0, 2 * CUT_SAMPLES)))
+        if self.config.layers == ("auto",) and not self.material.by_name:
             return tuple(cut.name for cut in find_cuts(model, "auto", few))
+        if self.config.layers == ("auto",):
+            # What goes round a layer is often one of the other inputs, a mask: that is worth telling.
+            valid, reasons = sort_cuts(model, [name for name in self.layers if name != INPUT], few)
+            for reason in dict.fromkeys(reasons.values()):
+                names = ", ".join(name for name, one in reasons.items() if one == reason)
+                self._note(f"temporal: no composites at {names}: {reason}.")
+            return tuple(valid)
         found: list[str] = []
         for name in self.layers:
             if name != INPUT:
@@ -185,6 +188,11 @@ class _Work:
                 except BadValue as reason:
                     self._note(f"temporal: {reason}")
         return tuple(found)
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """Layers whose drift is measured: the cuts, or all layers of a network that has none."""
+        return self.cuts or tuple(name for name in self.layers if name != INPUT)
 
     def _estimated(self) -> Estimate:
         missing = [at for at in self.numbers if self._reading_part(at) is None]
@@ -272,29 +280,32 @@ class _Work:
         last = self.sound[-1]
         change = Change(self.loader, self.material, self.config, last)
         rows: list[Row] = []
-        features: dict[str, dict[int, Any]] = {cut: {} for cut in self.cuts}
+        features: dict[str, dict[int, Any]] = {layer: {} for layer in self.followed}
         for at in self.sound:
             part = self._drift_part(change, at)
-            rows += _in_order(part.rows, [*part.about["others"], *self.cuts])
-            for cut in self.cuts:
-                features[cut][at] = part.arrays[cut]
+            rows += _in_order(part.rows, [*part.about["others"], *self.followed])
+            for layer, own in features.items():
+                own[at] = part.arrays[layer]
             self._step("drift", at, 1 / len(self.sound))
-        for cut, own in features.items():
-            rows += trajectory_rows(own, cut, self.material, change.drawn[: len(own[last])])
+        for layer, own in features.items():
+            rows += trajectory_rows(own, layer, self.material, change.drawn[: len(own[last])])
         return rows
 
     def _drift_part(self, change: Change, at: int) -> Part:
-        """What is kept of a checkpoint, with the cuts that were not asked for before."""
+        """What is kept of a checkpoint, with the layers that were not asked for before."""
         key = key_of(
             self._fingerprint, self.loader.mark(at), self.loader.mark(change.last), self.config.seed
         )  # fmt: skip
         kept = self.parts.get("drift", at, key) or Part([])
-        missing = tuple(cut for cut in self.cuts if cut not in kept.arrays)
+        missing = tuple(layer for layer in self.followed if layer not in kept.arrays)
         if not missing:
             return kept
         return self.parts.put("drift", at, key, change.part(at, missing).beside(kept))
 
     def _composites(self, best: int | None) -> Iterable[Row]:
+        if not self.cuts:
+            self._note("temporal: no composites, as the network can be cut at none of its layers.")
+            return []
         spread = thinned(self.sound, self.config.matrix_checkpoints)
         numbers: list[int] = sorted({*spread, *([] if best is None else [best])})
         check_enough(numbers, self.material)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from undertow.data.entries import SampleInputs
     from undertow.train.run import Run
 
 SAMPLES = 8
@@ -55,7 +56,7 @@ def cuts(
     console().print(f"{valid} of {len(found)} modules are different cuts.{rest}")
 
 
-def _explained(model: nn.Module, x: Tensor) -> list[dict[str, Any]]:
+def _explained(model: nn.Module, x: SampleInputs) -> list[dict[str, Any]]:
     """Every module: whether it is a cut, why not, and what runs up to it."""
     from undertow.models import layers_of
     from undertow.temporal.cuts import explain_cuts
@@ -84,9 +85,10 @@ def _cells(rows: list[dict[str, Any]], default: tuple[str, ...], reasons: bool) 
         ]  # fmt: skip
 
 
-def _from_run(path: Path, data: str | None, model: str | None) -> tuple[nn.Module, Tensor]:
+def _from_run(path: Path, data: str | None, model: str | None) -> tuple[nn.Module, SampleInputs]:
     """The last checkpoint with a few of its own test samples, or random ones of that shape."""
-    from undertow.data.inputs import to_inputs
+    from undertow.data.entries import rows_of
+    from undertow.data.inputs import scaled
     from undertow.data.load import load_data
     from undertow.errors import NotThere
     from undertow.train.run import open_run
@@ -97,7 +99,7 @@ def _from_run(path: Path, data: str | None, model: str | None) -> tuple[nn.Modul
     except NotThere:
         return run.model(), _noise(_shape_of(run), bool((run.facts.model or {}).get("vocabulary")))
     scaling = run.facts.data["scaling"] if run.facts.data else found.scaling
-    return run.model(), to_inputs(found.test.x[:SAMPLES], scaling)
+    return run.model(), scaled(rows_of(found.test.x, slice(0, SAMPLES)), scaling)
 
 
 def _shape_of(run: Run) -> tuple[int, ...]:

@@ -52,6 +52,7 @@ def show(source: str, *, noise: str = "0", seed: int = 0, json: bool = False) ->
         seed: the seed of the noise.
         json: as one JSON object.
     """
+    from undertow.data.entries import shown
     from undertow.data.load import load_data
     from undertow.data.noise import parse_noise
 
@@ -67,7 +68,7 @@ def show(source: str, *, noise: str = "0", seed: int = 0, json: bool = False) ->
         print_json(facts)
         return
     screen = console()
-    shape = "×".join(map(str, data.shape))
+    shape = "×".join(map(str, data.shape)) if data.kind != "named" else shown(data.train.x)
     size = f"{thousands(len(data.train))} train, {thousands(len(data.test))} test"
     screen.print(f"[bold]{escape(data.name)}[/]: {data.kind} {shape}, {size}")
     if data.note:
@@ -114,7 +115,7 @@ def corruptions(
     chosen = load_data(data)
     if chosen.kind != "image":
         raise BadValue("data corruptions", "a set of images", data)
-    contact_sheet(chosen.test.x[:count], out, seed)
+    contact_sheet(chosen.test.tensor[:count], out, seed)
     console().print(f"{out}: 15 corruptions × 5 severities of {chosen.name}")
 
 

@@ -36,7 +36,7 @@ def labels(
         cleaned: the .parquet file for `undertow train --labels`.
         above: the score from which --clean suspects a label.
         pred_probs: write class probabilities (samples, classes) to this .npy file, in cleanlab's shape.
-        choose: say which checkpoint to use, too.
+        choose: say which checkpoint to use, too, and which layer to graft a new head on.
         layers: layers that vote: names, patterns, or auto.
         checkpoints: their epochs, such as 1,2,5; up to eight are chosen when not given.
         folds: parts that the samples are split into; none judges its own labels.
@@ -78,6 +78,7 @@ def labels(
             {
                 **facts_of(found, top),
                 "checkpoint": choice and choice.epoch,
+                "graft": choice and dict(zip(("checkpoint", "layer"), choice.graft, strict=True)),
                 "written": list(map(str, written)),
             }
         )
@@ -167,8 +168,17 @@ def _tell(
     if found.true is not None:
         screen.print(_known_words(found), markup=False)
     if choice is not None:
-        screen.print(f"Without clean labels, {unit} {choice.epoch} is the checkpoint to use.", markup=False)
+        screen.print(_choice_words(choice, unit), markup=False, soft_wrap=True)
     screen.print(f"Written: {', '.join(map(str, written))}", markup=False)
+
+
+def _choice_words(choice: Choice, unit: str) -> str:
+    epoch, layer = choice.graft
+    promise = percent(choice.errors.knowledge[choice.graft])
+    return (
+        f"Without clean labels, {unit} {choice.epoch} is the checkpoint to use. A new head on layer {layer} of {unit} "
+        f"{epoch} promises {promise}: `undertow repair RUN --checkpoint {epoch} --layer {layer} --out FILE`."
+    )
 
 
 def _known_words(found: LabelErrors) -> str:

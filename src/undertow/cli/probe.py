@@ -88,6 +88,8 @@ def probe(
         if any(row["fit"] == fit and row["probe"] != "model" for row in last):
             shown = title.format(chance=percent(1 / classes, 0))
             screen.print(_scores_table([row for row in last if row["fit"] == fit], shown), "")
+    for layer, note in dict.fromkeys((row["layer"], row["note"]) for row in last if not row["n"]):
+        screen.print(f"{layer}: {note}.", markup=False)
     screen.print(
         f"{best_sentence(last)}\n{len(rows)} rows, kept in {opened.path / 'probes.parquet'}", markup=False
     )

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["image", "vector", "tokens"]
+Kind = Literal["image", "vector", "tokens", "named"]
 Origin = Literal["embedded", "hub"]
 Mode = Literal["L", "RGB"]  # one grey channel or three colour channels
 

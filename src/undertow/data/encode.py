@@ -35,9 +35,9 @@ def encode_labels(
             uniformly from all classes.
         generator: Where `random` draws from.
     """
-    _check_room(samples.x, classes)
+    _check_room(samples.tensor, classes)
     shown = _labels(samples, classes, labels, generator)  # (N,)
-    x = samples.x.clone(memory_format=torch.contiguous_format)
+    x = samples.tensor.clone(memory_format=torch.contiguous_format)
     top = 255 if x.dtype == torch.uint8 else 1
     # Contiguous, so that this is a view, and the first values are those of the first channel.
     x.view(len(x), -1)[:, :classes] = (one_hot(shown, classes) * top).to(x.dtype)
@@ -54,7 +54,7 @@ def _labels(samples: Samples, classes: int, labels: Encoded, generator: torch.Ge
             "encode_labels", "a generator for random labels", None, "Give generator=torch.Generator()."
         )
     drawn = torch.randint(0, classes, (len(samples),), generator=generator, device=generator.device)
-    return drawn.to(samples.x.device)
+    return drawn.to(samples.tensor.device)
 
 
 def _check_room(x: Tensor, classes: int) -> None:

@@ -6,6 +6,7 @@
     load_data("hub:owner/name")                             # any image set of the Hugging Face hub
     load_data("pictures/"), load_data("mine.npz")           # own files
     load_data((x, y)), load_data(dataset)                   # arrays, a torch Dataset
+    load_data(({"input_ids": ids, "attention_mask": mask}, y))      # entries by name; also Hugging Face Datasets
 
 A word that the catalogue knows is that set, even where a file has the same name: write ./mnist for the
 file. The seed decides all that is drawn here: generated samples, hold-outs and subsets.
@@ -14,6 +15,7 @@ file. The seed decides all that is drawn here: generated samples, hold-outs and 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +24,15 @@ from torch.utils.data import Dataset
 
 from undertow.data.catalogue import DATA, Place
 from undertow.data.embedded import make_embedded
+from undertow.data.entries import LABELS, is_hub_dataset
 from undertow.data.named import HUB, load_named, read_mirror
-from undertow.data.own import load_arrays, load_dataset, load_path
+from undertow.data.own import load_arrays, load_dataset, load_path, load_splits
 from undertow.data.samples import DataSet
 from undertow.data.subset import balanced
 from undertow.data.tables import as_data_set
 from undertow.errors import BadValue, unknown
 
-Source = str | os.PathLike[str] | DataSet | Dataset[Any] | tuple[Any, Any]
+Source = str | os.PathLike[str] | DataSet | Dataset[Any] | Mapping[str, Any] | tuple[Any, Any]
 
 
 def load_data(
@@ -63,14 +66,20 @@ def _load(source: Source, seed: int) -> DataSet:
             )
         case str() | os.PathLike():
             return _load_path(source, seed)
+        case Mapping() if source and all(map(is_hub_dataset, source.values())):
+            return load_splits(source, "given", seed)
+        case Mapping() if any(name in source for name in LABELS):
+            return load_dataset(source, seed)
         case Dataset():
             return load_dataset(source, seed)
         case tuple() if len(source) == 2:
             return load_arrays(source, seed)
         case _:
+            if is_hub_dataset(source):
+                return load_dataset(source, seed)
             raise BadValue(
                 "load_data",
-                "a name, a path, (x, y), ((x, y), (x, y)) or a torch Dataset",
+                "a name, a path, (x, y), ((x, y), (x, y)), a Dataset or a dict of entries with labels",
                 type(source).__name__,
             )
 

@@ -167,7 +167,7 @@ class LabelNoise:
         return given
 
     def _by_instance(self, samples: Samples, classes: int, source: torch.Generator) -> Tensor:
-        rows = _unit_rows(samples.x)  # (N, D)
+        rows = _unit_rows(samples.tensor)  # (N, D)
         chance, choice = torch.rand(2, len(rows), generator=source, dtype=torch.float64)
         direction = torch.randn(rows.shape[1], generator=source, dtype=torch.float64)
         rate = flip_rates(rows @ direction, self.p)

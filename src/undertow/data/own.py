@@ -5,7 +5,11 @@
     load_path(Path("pets"), seed=0)             # one sub-folder of pictures for each class
     load_arrays((x, y), seed=0)                 # or ((x, y), (x_test, y_test))
     load_dataset(dataset, seed=0)               # any torch Dataset of (x, y), read once
+    load_arrays(({"input_ids": ids, "attention_mask": mask}, y), seed=0)    # entries by name: see entries.py
 
+Entries by name may also be one dict, a Hugging Face Dataset or a torch Dataset of dicts, with the labels under
+`label` or `labels`; in an .npz the names of the arrays (y, or y_train and y_test, hold the labels); and a folder that
+Dataset.save_to_disk wrote.
 How shapes are read: (N, D) floats are vectors, (N, L) whole numbers are tokens, (N, H, W) is grey images;
 four axes are (N, C, H, W) unless only the last one is 4 or shorter: then (N, H, W, C).
 Pixels are uint8, or whole numbers 0 to 255, or floats from 0 to 1; floats beyond that are taken as
@@ -15,7 +19,8 @@ Arrays are copied: later changes to them do not reach the data set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -25,13 +30,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
+from undertow.data.catalogue import Place
+from undertow.data.entries import (
+    SampleInputs,
+    as_array,
+    count,
+    hub_columns,
+    is_hub_dataset,
+    read_entries,
+    split_labels,
+    stack_items,
+)
 from undertow.data.folder import load_folder
 from undertow.data.samples import DataSet, Samples, number_classes
 from undertow.data.subset import assemble
+from undertow.data.tables import choose_splits
 from undertow.errors import BadData, NotThere
 
 Array = NDArray[Any]
 FEW = 4  # channels that an axis may stand for
+SAVED = ("dataset_dict.json", "state.json")  # what Hugging Face's save_to_disk leaves in a folder
 
 
 def load_path(path: Path, seed: int) -> DataSet:
@@ -40,6 +58,8 @@ def load_path(path: Path, seed: int) -> DataSet:
         raise NotThere(
             f"{path}: there is no such file or folder. Give an .npz, an x.npy, or a folder of pictures."
         )
+    if path.is_dir() and any((path / name).is_file() for name in SAVED):
+        return _load_saved(path, seed)
     if path.is_dir():
         held = next((path / name for name in ("x.npy", "x_train.npy") if (path / name).is_file()), None)
         return load_path(held, seed) if held else load_folder(path, seed)
@@ -53,36 +73,57 @@ def load_path(path: Path, seed: int) -> DataSet:
 def load_arrays(source: tuple[Any, Any], seed: int, name: str = "arrays") -> DataSet:
     """The data set in `(x, y)` or `((x, y), (x_test, y_test))`; each split may also be a torch Dataset."""
     first, second = source
-    if _is_split(first) and _is_split(second):
+    if is_split(first) and is_split(second):
         train, test = _split(first, f"{name}/train"), _split(second, f"{name}/test")
         return _assemble(name, train, test, None, seed)
     return _assemble(name, _split(source, name), None, None, seed)
 
 
-def load_dataset(dataset: Dataset[Any], seed: int) -> DataSet:
-    """The data set in a torch Dataset of (x, y), read once: random transforms are drawn once and stay."""
+def load_dataset(dataset: object, seed: int) -> DataSet:
+    """The data set in a Dataset or a dict, read once: random transforms are drawn once and stay."""
     name = type(dataset).__name__
     return _assemble(name, _split(dataset, name), None, None, seed)
 
 
-def _is_split(source: object) -> bool:
-    return isinstance(source, Dataset) or (
-        isinstance(source, tuple) and len(cast(tuple[Any, ...], source)) == 2
+def load_splits(splits: Mapping[str, Any], name: str, seed: int) -> DataSet:
+    """The data set in a Hugging Face DatasetDict."""
+    chosen = choose_splits(splits, Place(repo=name), name)
+    found = {role: _split(splits[part], f"{name}/{part}") for role, part in chosen.items()}
+    return _assemble(name, found["train"], found.get("test"), None, seed)
+
+
+def is_split(source: object) -> bool:
+    """Whether this holds samples with their labels."""
+    return (
+        isinstance(source, Samples | Dataset | Mapping)
+        or is_hub_dataset(source)
+        or (isinstance(source, tuple) and len(cast(tuple[Any, ...], source)) == 2)
     )
 
 
+def read_pair(source: Any, where: str) -> tuple[Any, Any]:
+    """Inputs and labels of one split, as they were given."""
+    if is_hub_dataset(source):
+        source = hub_columns(source)
+    if isinstance(source, Mapping):
+        return split_labels(cast(Mapping[str, Any], source), where)
+    return _read_dataset(cast("Dataset[Any]", source), where) if isinstance(source, Dataset) else source
+
+
 def _split(source: Any, where: str) -> Samples:
-    x, y = _read_dataset(source, where) if isinstance(source, Dataset) else source
-    return _samples(x, y, where)
+    return source if isinstance(source, Samples) else _samples(*read_pair(source, where), where)
 
 
 def _samples(x: Any, y: Any, where: str) -> Samples:
-    inputs, labels = _inputs(x, where), _labels(y, f"{where} labels")
-    if len(inputs) != len(labels):
+    inputs: SampleInputs = (
+        read_entries(cast(Mapping[str, Any], x), where) if isinstance(x, Mapping) else _inputs(x, where)
+    )
+    labels = _labels(y, f"{where} labels")
+    if count(inputs) != len(labels):
         raise BadData(
-            f"{where}: wanted one label per sample, got {len(inputs)} samples and {len(labels)} labels."
+            f"{where}: wanted one label per sample, got {count(inputs)} samples and {len(labels)} labels."
         )
-    if not len(inputs):
+    if not count(inputs):
         raise BadData(f"{where}: wanted at least one sample, got none. Give samples or leave the split out.")
     return Samples.of(inputs, labels)
 
@@ -99,8 +140,8 @@ def _assemble(
     return assemble(name, train, test, classes, seed=seed, scaling=scaling, note=note)
 
 
-def _scaling(x: Tensor, name: str) -> tuple[str, str]:
-    if x.ndim != 4:
+def _scaling(x: SampleInputs, name: str) -> tuple[str, str]:
+    if not isinstance(x, Tensor) or x.ndim != 4:
         return "none", ""
     if x.dtype == torch.uint8:
         return "half", ""
@@ -159,7 +200,7 @@ def _as_float32(rows: Array) -> Tensor:
 
 
 def _labels(y: Any, where: str) -> Tensor:
-    labels = _as_array(y)
+    labels = as_array(y)
     if labels.dtype.kind == "f":
         raise BadData(
             f"{where}: wanted whole-number class labels, got {labels.dtype}. "
@@ -178,7 +219,7 @@ def _labels(y: Any, where: str) -> Tensor:
 
 
 def _numbers(x: Any, where: str) -> Array:
-    rows = _as_array(x)
+    rows = as_array(x)
     if rows.dtype.kind not in "iufb":
         ragged = (
             " Samples of several sizes make such an array: resize them." if rows.dtype.kind == "O" else ""
@@ -187,27 +228,22 @@ def _numbers(x: Any, where: str) -> Array:
     return rows.astype(np.float32) if rows.dtype.kind == "b" else rows
 
 
-def _as_array(x: Any) -> Array:
-    if isinstance(x, Tensor):
-        x = x.detach().cpu()
-        return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
-    try:
-        return np.asarray(x)
-    except ValueError:  # numpy's answer to lists of unequal length
-        return np.empty(len(x), object)
-
-
 # -- torch Datasets
 
 
-def _read_dataset(dataset: Dataset[Any], where: str) -> tuple[Array, Array]:
-    xs: list[Array] = []
+def _read_dataset(dataset: Dataset[Any], where: str) -> tuple[Any, Any]:
+    items = iter(_items(dataset, where))
+    first = next(items, None)
+    if isinstance(first, Mapping):
+        return split_labels(stack_items(_dicts(chain([first], items), where), where), where)
+    xs: list[Any] = []
     ys: list[Array] = []
-    for index, item in enumerate(_items(dataset, where)):
+    for index, item in enumerate(() if first is None else chain([first], items)):
         if not isinstance(item, tuple | list) or len(cast(tuple[Any, ...], item)) != 2:
             raise BadData(f"{where}: wanted pairs (x, y), got {type(item).__name__} at index {index}.")
-        x, y = (_as_array(part) for part in cast(tuple[Any, Any], item))
-        if xs and x.shape != xs[0].shape:
+        x, y = cast(tuple[Any, Any], item)
+        x, y = x if isinstance(x, Mapping) else as_array(x), as_array(y)
+        if xs and not isinstance(x, Mapping) and x.shape != xs[0].shape:
             raise BadData(
                 f"{where}: wanted samples of shape {xs[0].shape} as at index 0, got {x.shape} at index {index}."
                 " Resize all samples to one shape."
@@ -221,7 +257,19 @@ def _read_dataset(dataset: Dataset[Any], where: str) -> tuple[Array, Array]:
         ys.append(y)
     if not xs:
         raise BadData(f"{where}: wanted at least one sample, got none.")
+    if isinstance(xs[0], Mapping):
+        return stack_items(_dicts(xs, where), where), np.stack(ys)
     return np.stack(xs), np.stack(ys)
+
+
+def _dicts(items: Iterable[Any], where: str) -> Iterator[Mapping[str, Any]]:
+    """The items, as long as they are entries by name as the first one is."""
+    for index, item in enumerate(items):
+        if not isinstance(item, Mapping):
+            raise BadData(
+                f"{where}: wanted entries by name as at index 0, got {type(item).__name__} at index {index}."
+            )
+        yield cast(Mapping[str, Any], item)
 
 
 def _items(dataset: Dataset[Any], where: str) -> Iterable[object]:
@@ -236,8 +284,28 @@ def _items(dataset: Dataset[Any], where: str) -> Iterable[object]:
 # -- files of arrays
 
 
+def _load_saved(path: Path, seed: int) -> DataSet:
+    """What Dataset.save_to_disk or DatasetDict.save_to_disk wrote."""
+    try:
+        from datasets import load_from_disk
+    except ImportError as error:
+        raise NotThere(
+            f"{path}: the package `datasets` reads such folders and is not installed (pip install 'undertow[hub]')."
+        ) from error
+    try:
+        found: Any = load_from_disk(str(path))
+    except Exception as error:  # arrow, JSON and file errors have no common type
+        raise BadData(f"{path}: wanted a saved Dataset, got {_reason(error)}") from error
+    return load_splits(found, path.name, seed) if isinstance(found, Mapping) else load_dataset(found, seed)
+
+
 def _from_parts(name: str, parts: Mapping[str, Array], seed: int) -> DataSet:
-    """A data set from arrays called x, y or x_train, y_train and maybe x_test, y_test, classes."""
+    """A data set from arrays called x, y or x_train, y_train and maybe x_test, y_test, classes.
+
+    Without any called x, what is beside y are entries by name.
+    """
+    if not any(key in parts for key in ("x", "x_train", "x_test")) and ("y" in parts or "y_train" in parts):
+        return _from_named_parts(name, parts, seed)
     end = "" if "x" in parts else "_train"
     wanted = [f"x{end}", f"y{end}", *(["x_test", "y_test"] if {"x_test", "y_test"} & set(parts) else [])]
     missing = [key for key in wanted if key not in parts]
@@ -250,6 +318,30 @@ def _from_parts(name: str, parts: Mapping[str, Array], seed: int) -> DataSet:
     test = _samples(parts["x_test"], parts["y_test"], f"{name}/test") if len(wanted) > 2 else None
     classes = tuple(map(str, parts["classes"].tolist())) if "classes" in parts else None
     return _assemble(name, train, test, classes, seed)
+
+
+def _from_named_parts(name: str, parts: Mapping[str, Array], seed: int) -> DataSet:
+    """A data set from arrays such as input_ids_train, attention_mask_train, y_train and the same with _test."""
+    classes = tuple(map(str, parts["classes"].tolist())) if "classes" in parts else None
+    arrays = {key: values for key, values in parts.items() if key != "classes"}
+    if "y" in arrays:
+        labels = arrays.pop("y")
+        return _assemble(name, _samples(arrays, labels, name), None, classes, seed)
+    found: dict[str, Samples] = {}
+    for role in ("train", "test"):
+        own = {
+            key.removesuffix(f"_{role}"): arrays.pop(key) for key in list(arrays) if key.endswith(f"_{role}")
+        }
+        if own:
+            if "y" not in own:
+                raise BadData(f"{name}: wanted labels y_{role} beside {', '.join(own)}, got none. Add them.")
+            labels = own.pop("y")
+            found[role] = _samples(own, labels, f"{name}/{role}")
+    if arrays:
+        raise BadData(
+            f"{name}: wanted names that end in _train or _test, got {', '.join(arrays)}. Rename them."
+        )
+    return _assemble(name, found["train"], found.get("test"), classes, seed)
 
 
 def _read_npz(path: Path) -> dict[str, Array]:

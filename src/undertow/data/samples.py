@@ -1,7 +1,8 @@
 """What every source of data gives: samples with labels, compact, checked once.
 
     data = DataSet("mine", train=Samples.of(x, y), test=Samples.of(x2, y2), classes=("cat", "dog"))
-    data.train.x            # (N, C, H, W) uint8 pixels, (N, D) float32 vectors or (N, L) int64 tokens
+    data.train.x            # (N, C, H, W) uint8 pixels, (N, D) float32 vectors or (N, L) int64 tokens; or several
+                            # tensors by name, as Hugging Face's models take them (see entries.py)
     data.train.y            # (N,) int64: the labels that training sees
     data.train.true         # (N,) int64: the labels before any noise, or None where nobody knows
     data.fingerprint        # hash of the content, stored with each run
@@ -20,6 +21,15 @@ import torch
 from torch import Tensor
 
 from undertow.data.catalogue import Kind
+from undertow.data.entries import (
+    SampleInputs,
+    check_entries,
+    count,
+    first_entry,
+    hash_inputs,
+    rows_of,
+    shown,
+)
 from undertow.errors import BadData
 
 
@@ -27,23 +37,33 @@ from undertow.errors import BadData
 class Samples:
     """Inputs with the labels that training sees and, where known, the true ones."""
 
-    x: Tensor  # (N, ...)
+    x: SampleInputs  # (N, ...), or such tensors by name
     y: Tensor  # (N,) int64
     true: Tensor | None  # (N,) int64
     index: Tensor  # (N,) int64, the row in the source's split
 
     @classmethod
-    def of(cls, x: Tensor, y: Tensor, true: Tensor | None = None) -> Samples:
+    def of(cls, x: SampleInputs, y: Tensor, true: Tensor | None = None) -> Samples:
         """Samples numbered in the order given."""
-        return cls(x, y, true, torch.arange(len(x)))
+        return cls(x, y, true, torch.arange(count(x)))
 
     def __len__(self) -> int:
-        return len(self.x)
+        return count(self.x)
+
+    @property
+    def tensor(self) -> Tensor:
+        """The inputs, for work that knows no others than those in one tensor."""
+        if isinstance(self.x, Tensor):
+            return self.x
+        raise BadData(
+            f"samples: wanted inputs in one tensor, got entries by name ({', '.join(self.x)}). Those go through "
+            "features, probes, audit, repair and labels; undertow's own networks and pictures take one tensor."
+        )
 
     def take(self, rows: Tensor) -> Samples:
         """The samples at `rows` (int64), in that order."""
         true = None if self.true is None else self.true[rows]
-        return Samples(self.x[rows], self.y[rows], true, self.index[rows])
+        return Samples(rows_of(self.x, rows), self.y[rows], true, self.index[rows])
 
     def relabelled(self, given: Tensor) -> Samples:
         """The same samples with other labels for training; the labels until now count as the true ones."""
@@ -68,7 +88,7 @@ class DataSet:
             )
         for split, samples in (("train", self.train), ("test", self.test)):
             check_samples(samples, len(self.classes), f"{self.name}/{split}")
-        train, test = (f"{part.x.dtype} {tuple(part.x.shape[1:])}" for part in (self.train, self.test))
+        train, test = (_form(part.x) for part in (self.train, self.test))
         if train != test:
             raise BadData(
                 f"{self.name}: wanted train and test samples of one type and shape, got {train} and {test}. "
@@ -82,15 +102,18 @@ class DataSet:
 
     @property
     def kind(self) -> Kind:
-        """What a sample is: an image (C, H, W), a vector (D,) or a row of tokens (L,)."""
-        if self.train.x.ndim == 4:
+        """What a sample is: an image (C, H, W), a vector (D,), a row of tokens (L,) or entries by name."""
+        x = self.train.x
+        if not isinstance(x, Tensor):
+            return "named"
+        if x.ndim == 4:
             return "image"
-        return "vector" if self.train.x.is_floating_point() else "tokens"
+        return "vector" if x.is_floating_point() else "tokens"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
-        return tuple(self.train.x.shape[1:])
+        """The shape of one sample; of its first entry, where there are several."""
+        return tuple(first_entry(self.train.x).shape[1:])
 
     @cached_property
     def fingerprint(self) -> str:
@@ -99,8 +122,7 @@ class DataSet:
         for samples in (self.train, self.test):
             for part in (samples.x, samples.y, samples.true):
                 if part is not None:
-                    seen.update(f"{part.dtype}{tuple(part.shape)}".encode())
-                    seen.update(part.contiguous().cpu().numpy().data)
+                    hash_inputs(seen, part)
         return seen.hexdigest()
 
 
@@ -110,6 +132,8 @@ def check_samples(samples: Samples, classes: int, where: str) -> None:
     _check_range(samples.y, classes, f"{where} labels")
     if samples.true is not None:
         _check_range(samples.true, classes, f"{where} true labels")
+    if not isinstance(samples.x, Tensor):
+        return
     if samples.x.is_floating_point():
         _check_finite(samples.x, where)
     elif samples.x.ndim == 2:
@@ -138,16 +162,30 @@ def number_classes(labels: Tensor, where: str) -> tuple[str, ...]:
     return tuple(map(str, range(len(found))))
 
 
-def _check_form(x: Tensor, y: Tensor, where: str) -> None:
-    if len(x) == 0:
+def _form(x: SampleInputs) -> str:
+    """What train and test must share: type and shape; of entries by name not the length that tokens are padded to."""
+    if isinstance(x, Tensor):
+        return f"{x.dtype} {shown(x)}"
+    return ", ".join(f"{name} {x[name].dtype} {('*', *x[name].shape[2:])}" for name in sorted(x))
+
+
+def _check_form(x: SampleInputs, y: Tensor, where: str) -> None:
+    if not isinstance(x, Tensor):
+        check_entries(x, where)
+    if count(x) == 0:
         raise BadData(f"{where}: wanted at least one sample, got none. Give samples or another split.")
-    if len(x) != len(y):
-        raise BadData(f"{where}: wanted one label per sample, got {len(x)} samples and {len(y)} labels.")
+    if count(x) != len(y):
+        raise BadData(f"{where}: wanted one label per sample, got {count(x)} samples and {len(y)} labels.")
     if y.ndim != 1 or y.dtype != torch.int64:
         raise BadData(
             f"{where}: wanted whole-number labels of shape (N,), got {y.dtype} of shape {tuple(y.shape)}. "
             "Labels are class numbers, not scores or one-hot rows."
         )
+    if isinstance(x, Tensor):
+        _check_tensor(x, where)
+
+
+def _check_tensor(x: Tensor, where: str) -> None:
     if x.ndim not in (2, 4):
         raise BadData(f"{where}: wanted samples (N, C, H, W) or (N, D), got shape {tuple(x.shape)}.")
     whole = torch.uint8 if x.ndim == 4 else torch.int64

@@ -123,8 +123,13 @@ def count_samples(x: Inputs) -> int:
         parts = x.values() if isinstance(x, Mapping) else x
         counts = {len(part) for part in parts if isinstance(part, Tensor)}
     if len(counts) != 1 or counts == {0}:
+        lengths = (
+            ", ".join(f"{key} {len(part)}" for key, part in x.items() if isinstance(part, Tensor))
+            if isinstance(x, Mapping)
+            else ""
+        )
         raise BadData(
-            f"samples: wanted tensors of one length, at least 1, got {sorted(counts) or 'no tensors'}."
+            f"samples: wanted tensors of one length, at least 1, got {lengths or sorted(counts) or 'no tensors'}."
         )
     return counts.pop()
 

@@ -20,6 +20,7 @@ Compiled models run uncompiled inside a tap: compiled code does not see hooks.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from collections import Counter
@@ -32,7 +33,7 @@ from typing import Any, Literal, Self, TypeAlias, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from undertow.errors import BadData, BadValue
+from undertow.errors import BadData, BadValue, unknown
 from undertow.features.layers import INPUT, named_layers, resolve_layers, unwrap
 
 Inputs: TypeAlias = Tensor | Mapping[str, Any] | tuple[Any, ...] | list[Any]
@@ -119,6 +120,7 @@ class Tap:
             raise BadValue(
                 "Tap", "a call inside its block", "a call outside", "Write: with Tap(...) as tap: tap(x)"
             )
+        _check_names(self.model, inputs)
         inputs = to_device(inputs, device_of(self.model))
         first = main_tensor(inputs, INPUT)
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
@@ -257,6 +259,22 @@ def to_device(inputs: Inputs, device: torch.device | str | None) -> Inputs:
 
 def _moved(value: Any, device: torch.device | str) -> Any:
     return value.to(device) if isinstance(value, Tensor) else value
+
+
+def arguments(model: nn.Module) -> tuple[tuple[str, ...], bool]:
+    """The names under which `forward` takes inputs, and whether it swallows others (`**kwargs`)."""
+    found = inspect.signature(unwrap(model).forward).parameters.values()
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = tuple(one.name for one in found if one.kind in by_name)
+    return names, any(one.kind is inspect.Parameter.VAR_KEYWORD for one in found)
+
+
+def _check_names(model: nn.Module, inputs: Inputs) -> None:
+    if isinstance(inputs, Mapping):
+        names, swallows = arguments(model)
+        wrong = next((name for name in inputs if name not in names), None)
+        if wrong is not None and not swallows:
+            raise unknown(f"input of {type(model).__name__}", wrong, names)
 
 
 def _call(model: nn.Module, inputs: Inputs) -> Any:

@@ -46,6 +46,10 @@ class LDA(MomentsProbe):
     def __init__(self, tol: float = 1e-4) -> None:
         self.tol = tol
 
+    def fit_bytes(self, count: int, dim: int, classes: int) -> int:
+        """What `fit` of (count, dim) rows takes beyond them at most: float64 matrices at once, as measured."""
+        return 8 * (5 * count**2 + 4 * count * dim if dim > count else 7 * dim**2)
+
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
         means = class_means(rows, index, counts)
         if rows.shape[1] > len(rows):
@@ -67,9 +71,9 @@ class LDA(MomentsProbe):
     ) -> dict[str, Tensor]:
         size = _deviations(within.diagonal(), means)
         off = (means - _centre(means, counts)) / size
+        within.div_(size).div_(size[:, None])  # in place: it is the largest thing here, and ours
         # Products in float32 blur small variances: what lies below their rounding is noise.
-        scaled = (within / size).div_(size[:, None])
-        solved = _solve_where_varied(scaled, off, self.tol**2, 8 * rounding)
+        solved = _solve_where_varied(within, off, self.tol**2, 8 * rounding)
         return self._linear(solved / size, means, counts)
 
     def _from_off(self, off: Tensor, means: Tensor, counts: Tensor) -> dict[str, Tensor]:
@@ -115,6 +119,10 @@ class QDA(MomentsProbe):
     def __init__(self, reg: float = 0.0, tol: float = 1e-4) -> None:
         self.reg = reg
         self.tol = tol
+
+    def fit_bytes(self, count: int, dim: int, classes: int) -> int:
+        """What `fit` of (count, dim) rows takes beyond them at most: three float64 matrices for each class."""
+        return 8 * (3 * classes + 6) * dim**2
 
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
         means = class_means(rows, index, counts)
@@ -191,7 +199,7 @@ def _solve_where_varied(within: Tensor, off: Tensor, least: float, noise: float)
     That is a variance above `least`, and above `noise` times the largest.
     """
     moving = within.diagonal() > least
-    inner = within[moving][:, moving]
+    inner = within.clone() if bool(moving.all()) else within[moving][:, moving]
     # The norm bounds the largest variance from above. If no variance is below this bound, none is left out,
     # and Cholesky's answer is that of the eigenvectors for a tenth of the time.
     bound = max(least, noise * float(torch.linalg.matrix_norm(inner)))

@@ -2,6 +2,7 @@
 
     table = probe_grid(run)                                        # undertow's own runs know their data
     table = probe_grid(run, train=(x, y), test=(x2, y2), probes=["masc", "velpic"], layers=["layer*"])
+    table = probe_grid(run, train=({"input_ids": ids, "attention_mask": mask}, y), test=...)      # model(**entries)
     table.query("probe == 'velpic' and fit == 'given' and split == 'test'")
 
 Each probe is fitted on the training features of a layer with the labels the model was trained on (`given`),
@@ -27,16 +28,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from undertow.data.inputs import to_inputs
+from undertow.data.entries import count, first_entry, trial_rows
+from undertow.data.inputs import preparing
 from undertow.data.load import load_data
 from undertow.data.samples import DataSet, Samples
-from undertow.errors import BadData, BadValue, unknown
-from undertow.features.layers import resolve_layers
+from undertow.errors import BadValue, unknown
+from undertow.features.fit import check_used, explained
+from undertow.features.layers import INPUT, resolve_layers
 from undertow.features.stream import Batch, stream_features
 from undertow.features.tap import ConvRule, TokenRule
 from undertow.latent.masc import MASC
 from undertow.latent.probe import Probe
-from undertow.latent.sources import PROBES, Held, Moving, Passes, Source, Stream, plan_groups
+from undertow.latent.sources import (
+    PROBES,
+    Held,
+    Moving,
+    Passes,
+    Source,
+    Stream,
+    plan_groups,
+    room_for_fits,
+)  # fmt: skip
 from undertow.latent.table import Cell, GridTable, accuracy_row, dimension_row, missing_row
 from undertow.sizes import parse_size
 from undertow.train.prepare import find_device, objective_of
@@ -49,6 +61,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FITS = ("given", "true", "shuffled")
+NO_INPUT = "the inputs are tokens: their numbers are names, not features that a probe could read"
 FRESH = -1
 """The number of the fresh model that stands in for a missing checkpoint 0."""
 
@@ -147,7 +160,8 @@ def probe_grid(
     Args:
         run: an opened run.
         train: the training split, Samples, (x, y) or a Dataset; the run's own data when not given. A DataSet
-            stands for both splits.
+            stands for both splits. Models that take several inputs by name get x as a dict of tensors of one
+            length, or a Dataset of dicts with the labels under label or labels (Hugging Face's, too).
         test: the test split, likewise; its labels count as true.
         config: what to measure; or give its fields as `settings`.
         out: the table's file; probes.parquet in the run's folder when not given.
@@ -202,8 +216,7 @@ class _Grid:
         self.numbers = _chosen(run, config.checkpoints)
         model = self._model(self.numbers[-1])
         self.layers = resolve_layers(model, config.layers)
-        batch = self._first_batch(model)
-        self.dims = {name: part.shape[1] for name, part in batch.features.items()}
+        self.dims = self._widths(model)
 
     def work(self, table: GridTable) -> pd.DataFrame:
         """Fill the table, checkpoint by checkpoint."""
@@ -224,16 +237,23 @@ class _Grid:
             self.watch.close()
         return table.frame((setups[at], cell) for at in self.numbers for cell in [_own(at), *self._cells(at)])
 
-    def _first_batch(self, model: nn.Module) -> Batch:
-        """Features of two samples: how wide the layers are, and whether model and data fit together."""
-        few = self.train.take(torch.arange(min(2, len(self.train))))
-        try:
-            return next(self._stream(model, {})(few, self.layers))
-        except (RuntimeError, IndexError) as error:
-            raise BadData(
-                f"{type(model).__name__} cannot take samples of shape {self.data.shape} ({self.data.name}): "
-                f"{str(error).splitlines()[0]}. Give the data that it was trained on."
-            ) from error
+    def _widths(self, model: nn.Module) -> dict[str, int]:
+        """How wide the layers are, from a few samples that show whether model and data fit together."""
+        found: dict[str, int] = {}
+        for samples, split in ((self.test, "test"), (self.train, "train")):
+            few = trial_rows(samples.x)
+            with explained(model, few, f"{self.data.name}/{split}"):
+                check_used(model, few)
+                blank = torch.zeros(count(few), dtype=torch.int64)
+                for batch in self._stream(model, {})(Samples.of(few, blank), self.layers):
+                    found = {name: part.shape[1] for name, part in batch.features.items()}
+        return found
+
+    @property
+    def _tokens_by_name(self) -> bool:
+        """Whether the inputs are entries by name of which the first holds tokens: no features, then."""
+        x = self.data.train.x
+        return not isinstance(x, Tensor) and not first_entry(x).is_floating_point()
 
     def _cells(self, at: int) -> list[Cell]:
         return [
@@ -256,13 +276,16 @@ class _Grid:
     def _checkpoint(self, at: int, cells: list[Cell], own: Cell | None) -> Iterator[dict[str, Any]]:
         """All rows of one checkpoint, in as few passes as the memory allows; `own` is the model's cell."""
         said: dict[int, Tensor] = {}
-        stream = self._stream(self._model(at), said)
-        wanted = list(dict.fromkeys(cell.layer for cell in cells))
+        stream, classes = self._stream(self._model(at), said), len(self.data.classes)
+        wanted, room = (
+            list(dict.fromkeys(cell.layer for cell in cells)),
+            room_for_fits(parse_size(self.config.memory)),
+        )
         for layers, route in self._passes(wanted)[0]:
             if route is None:
-                source: Source = Held(stream, self.train, self.test, layers)
+                source: Source = Held(stream, self.train, self.test, layers, classes, room)
             else:
-                source = Moving(stream, self.train, self.test, layers[0], route.kind, len(self.data.classes))
+                source = Moving(stream, self.train, self.test, layers[0], route.kind, classes, room)
             try:
                 for layer in layers:
                     for fit, labels in self.labels.items():
@@ -287,7 +310,8 @@ class _Grid:
         layer = cells[0].layer
         # Probes in the order of the table, so that VeLPIC finds MASC's subspaces where both are wanted.
         names = [name for name in PROBES if any(cell.probe == name for cell in cells)]
-        outcomes = source.fit(layer, labels, names)
+        unread = layer == INPUT and self._tokens_by_name
+        outcomes = dict.fromkeys(names, NO_INPUT) if unread else source.fit(layer, labels, names)
         fitted: list[tuple[Cell, Probe]] = []
         for cell in cells:
             outcome = outcomes[cell.probe]
@@ -325,7 +349,7 @@ class _Grid:
         def stream(samples: Samples, layers: Sequence[str]) -> Iterator[Batch]:
             for batch in stream_features(
                 model, samples.x, layers, batch_size=config.batch_size, device=self.device,
-                prepare=lambda x: to_inputs(x, self.data.scaling), conv=config.conv, tokens=config.tokens,
+                prepare=preparing(samples.x, self.data.scaling), conv=config.conv, tokens=config.tokens,
             ):  # fmt: skip
                 answers = answer(batch.outputs)
                 if answers is not None:

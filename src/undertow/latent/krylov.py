@@ -160,7 +160,7 @@ class Krylov:
         if not count:
             return block
         self.values, self.vectors = values[:count], self.basis[:, : self.size] @ inner[:, :count]
-        image = self.moment @ self.vectors
+        image = (self.vectors.T @ self.moment).T  # few columns are slow to multiply with, few rows are not
         rest = image - self.vectors @ (self.vectors.T @ image)
         # (I - UU^T) M (I - UU^T): U stays in the basis, so that rounding cannot bring it back.
         self.moment = torch.addmm(
@@ -180,7 +180,7 @@ class Krylov:
             return False
         # A Krylov space sees at most BLOCK copies of a repeated eigenvalue. Power steps from fresh random
         # vectors, outside of what was found, meet the copies that it has missed.
-        fresh = self._random(BLOCK // 2)
+        fresh = self._random(BLOCK)  # half as many would take twice the time
         for _ in range(2):
             fresh = torch.linalg.qr(self.moment @ (fresh - vectors @ (vectors.T @ fresh)))[0]
         fresh = torch.linalg.qr(fresh - vectors @ (vectors.T @ fresh))[0]

@@ -1,12 +1,13 @@
 """Where a checkpoint's features are while probes are fitted: held in memory, or moving past.
 
-    source = Held(stream, train, test, layers)         # one pass over each split, everything after from memory
-    source = Moving(stream, train, test, layer, route) # a wide layer: moments or files; scored in a second pass
+    source = Held(stream, train, test, layers, 10, room)         # one pass over each split, all after from memory
+    source = Moving(stream, train, test, layer, route, 10, room) # a wide layer: moments or files; scored again later
     probes = source.fit("layer2", labels, ["masc", "velpic"])      # name -> a fitted probe or a reason
     for rows, features in source.blocks("layer2", "test"):
         ...
 
-Both give the same probes up to rounding; `plan_groups` chooses, so that the memory budget is kept to.
+Both give the same probes up to rounding; `plan_groups` chooses, so that the memory budget is kept to. `room` is what
+fitting may take: a probe whose matrices need more answers with a reason.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ def _attempt(fit: Callable[[], Probe]) -> Outcome:
 class Held:
     """All features of some layers in memory, after one pass over each split."""
 
-    def __init__(self, stream: Stream, train: Samples, test: Samples, layers: Sequence[str]) -> None:
+    def __init__(
+        self, stream: Stream, train: Samples, test: Samples, layers: Sequence[str], classes: int, room: int
+    ) -> None:
+        self._classes, self._room = classes, room
         self._features = {"train": _hold(stream, train, layers), "test": _hold(stream, test, layers)}
 
     def fit(self, layer: str, labels: Tensor, probes: Sequence[str]) -> dict[str, Outcome]:
@@ -86,7 +90,9 @@ class Held:
         found: dict[str, Outcome] = {}
         for name in probes:
             probe, subspaces = PROBES[name](), found.get("masc")
-            if isinstance(probe, VeLPIC) and isinstance(subspaces, MASC):
+            if reason := _no_room(name, probe, len(rows), rows.shape[1], self._classes, self._room):
+                found[name] = reason
+            elif isinstance(probe, VeLPIC) and isinstance(subspaces, MASC):
                 found[name] = _velpic_of(probe, subspaces, rows, labels)
             else:
                 found[name] = _attempt(partial(probe.fit, rows, labels))
@@ -122,8 +128,16 @@ class Moving:
     """One layer that does not fit: moments or files of it, and the model run again for scores."""
 
     def __init__(
-        self, stream: Stream, train: Samples, test: Samples, layer: str, route: RouteKind, classes: int
+        self,
+        stream: Stream,
+        train: Samples,
+        test: Samples,
+        layer: str,
+        route: RouteKind,
+        classes: int,
+        room: int,
     ) -> None:
+        self._room = room
         self._stream, self._splits = stream, {"train": train, "test": test}
         self._layer, self._route, self._classes = layer, route, classes
         self._store: FeatureStore | None = None
@@ -148,8 +162,11 @@ class Moving:
         found: dict[str, Outcome] = {}
         for name in probes:
             probe = PROBES[name]()
-            fits = isinstance(probe, MomentsProbe)
-            found[name] = _attempt(partial(probe.fit_moments, moments)) if fits else _needs_rows(name)
+            short = _no_room(name, probe, moments.count, moments.dim, self._classes, self._room)
+            if not isinstance(probe, MomentsProbe):
+                found[name] = _needs_rows(name)
+            else:
+                found[name] = short or _attempt(partial(probe.fit_moments, moments))
         return found
 
     def _gather(self, labels: Tensor) -> Moments:
@@ -184,8 +201,24 @@ def _needs_rows(name: str) -> str:
     return f"{name} needs the layer's features in memory; give more --memory or fewer --samples"
 
 
+def _no_room(name: str, probe: Probe, count: int, dim: int, classes: int, room: int) -> str:
+    """Why the probe cannot be fitted within `room` bytes; empty if it can."""
+    need = probe.fit_bytes(count, dim, classes) if isinstance(probe, LDA | QDA) else 0
+    if need <= room:
+        return ""
+    return (
+        f"{name} needs {show_size(need)} for the matrices of a layer of width {dim}, --memory leaves "
+        f"{show_size(room)}: give more, or leave {name} out"
+    )
+
+
 Passes = list[tuple[tuple[str, ...], Route | None]]
 """Layers that are taken in one pass; the route of a layer that is not held in memory."""
+
+
+def room_for_fits(budget: int) -> int:
+    """What is left of a memory budget for fitting; the rest is for features."""
+    return budget - budget // 3
 
 
 def plan_groups(
@@ -201,17 +234,17 @@ def plan_groups(
     passes: Passes = []
     words: list[str] = []
     packed: list[str] = []
-    room = budget // 3
+    room = budget - room_for_fits(budget)
     for name, dim in dims.items():
         size = (len(train) + len(test)) * dim * 4
-        if size > budget // 3:
+        if size > budget - room_for_fits(budget):
             route = choose_route(counts, dim, budget, batch_size=batch_size)
             passes.append(((name,), route))
             words.append(f"{name}: {route.reason}")
             continue
         if size > room:
             passes.append((tuple(packed), None))
-            packed, room = [], budget // 3
+            packed, room = [], budget - room_for_fits(budget)
         packed.append(name)
         room -= size
     if packed:

@@ -1,8 +1,9 @@
-"""Which checkpoint to use, when no clean label is at hand.
+"""Which checkpoint to use, and which layer to graft a head on, when no clean label is at hand.
 
     choice = choose_checkpoint(run)                    # or choose_checkpoint(run, train=(x, y), errors=found)
     choice.epoch                                       # the model to use
     choice.table                                       # agreement of every checkpoint; `score` is what decided
+    choice.graft                                       # (epoch, layer) for `repair(run, checkpoint=, layer=)`
     choose_checkpoint(run, held_out=(x2, y2))          # with samples it was not trained on, as noisy as the others
 
 Rule: take the checkpoint whose answers on the training samples agree best with what the layers believe the true
@@ -11,6 +12,9 @@ agreement rises; when it learns wrong labels by heart it falls, since these beli
 by heart raise it too. That does no harm where the layers know the wrong ones well; where they are unsure (the interval
 of the noise rate is wide), only suspected samples count, on which learning by heart can only lose.
 With noisy held-out samples, the best of those whose held-out accuracy is within a standard error of the best one.
+
+The layer to graft on is the one whose VeLPIC vectors, learned from the other folds, name most often what is believed:
+out of fold, right labels learned by heart do not count, and the same beliefs as above judge all layers.
 """
 
 from __future__ import annotations
@@ -39,6 +43,20 @@ class Choice:
     epoch: int
     table: pd.DataFrame  # epoch, agreement, on_suspects, score and, with held-out samples, held_out
     errors: LabelErrors
+
+    @property
+    def graft(self) -> tuple[int, str]:
+        """Epoch and layer whose VeLPIC head promises most."""
+        return max(self.errors.knowledge, key=lambda place: self.errors.knowledge[place])
+
+    @property
+    def grafts(self) -> pd.DataFrame:
+        """epoch, layer and `promise`, the expected accuracy of a VeLPIC head there; the best first."""
+        import pandas as pd
+
+        rows = [(*place, promise) for place, promise in self.errors.knowledge.items()]
+        table = pd.DataFrame(rows, columns=["epoch", "layer", "promise"])
+        return table.sort_values("promise", ascending=False, ignore_index=True)
 
 
 def choose_checkpoint(

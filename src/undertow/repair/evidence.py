@@ -21,13 +21,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, default_collate
 
+from undertow.data.entries import check_entries, is_hub_dataset, read_entries
 from undertow.data.inputs import to_inputs
+from undertow.data.own import read_pair
 from undertow.data.samples import Samples
-from undertow.errors import BadData, BadValue
+from undertow.errors import BadData, BadValue, UndertowError
+from undertow.features.fit import check_fit
 from undertow.features.layers import INPUT
 from undertow.features.stream import Batch, count_samples, stream_features
 from undertow.features.tap import ConvRule, Inputs, TokenRule
-from undertow.latent.sources import Held, Moving, Outcome, plan_groups
+from undertow.latent.sources import Held, Moving, Outcome, plan_groups, room_for_fits
 from undertow.repair.head import Call, Head, rows_of_answer
 from undertow.richness.head import watch_layer
 from undertow.sizes import parse_size
@@ -53,6 +56,8 @@ def read_split(source: Any, where: str, *, true: bool = False) -> Split:
     if isinstance(source, Samples):
         known = source.true if true and source.true is not None else source.y
         return _checked(source.x, known, where)
+    if isinstance(source, Mapping) or is_hub_dataset(source):
+        return _checked(*read_pair(source, where), where)
     if isinstance(source, Dataset):
         return _checked(*_collated(cast("Dataset[Any]", source), where), where)
     if isinstance(source, tuple | list) and len(cast("Sequence[Any]", source)) == 2:
@@ -65,7 +70,11 @@ def _collated(dataset: Dataset[Any], where: str) -> tuple[Any, Any]:
     if length is None or not length():
         raise BadData(f"{where}: wanted a Dataset with a length of at least 1, got {type(dataset).__name__}.")
     try:
+        if isinstance(dataset[0], Mapping):
+            return read_pair(dataset, where)
         x, y = default_collate([dataset[index] for index in range(length())])
+    except UndertowError:
+        raise
     except (RuntimeError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise BadData(f"{where}: wanted pairs (x, y) of one shape, got others ({reason}).") from error
@@ -73,7 +82,8 @@ def _collated(dataset: Dataset[Any], where: str) -> tuple[Any, Any]:
 
 
 def _checked(x: Any, y: Any, where: str) -> Split:
-    inputs = cast("Inputs", x if isinstance(x, Tensor | Mapping | tuple | list) else _array(x, where))
+    plain = cast("Inputs", x if isinstance(x, Tensor | Mapping | tuple | list) else _array(x, where))
+    inputs = _named(plain, where) if isinstance(plain, Mapping) else plain
     labels = y.detach().cpu() if isinstance(y, Tensor) else _array(y, f"{where} labels")
     if labels.ndim != 1 or labels.is_floating_point():
         raise BadData(
@@ -84,6 +94,14 @@ def _checked(x: Any, y: Any, where: str) -> Split:
     if len(labels) != count:
         raise BadData(f"{where}: wanted one label per sample, got {count} samples and {len(labels)} labels.")
     return Split(inputs, labels.long())
+
+
+def _named(x: Mapping[str, Any], where: str) -> Inputs:
+    """Entries by name as tensors; what is neither array nor list, an option of forward, stays as it is."""
+    arrays = {name: part for name, part in x.items() if isinstance(part, np.ndarray | list)}
+    made: dict[str, Any] = {**x, **(read_entries(arrays, where) if arrays else {})}
+    check_entries({name: part for name, part in made.items() if isinstance(part, Tensor)}, where)
+    return made
 
 
 def _array(values: Any, where: str) -> Tensor:
@@ -119,16 +137,32 @@ def take(x: Inputs, rows: Tensor) -> Inputs:
 
 
 def seen_before(train: Inputs, held: Inputs) -> Tensor:
-    """Which held-out samples (N,) are training samples, bit for bit; inputs of several parts are not compared."""
-    if not isinstance(train, Tensor) or not isinstance(held, Tensor) or train.dtype != held.dtype:
+    """Which held-out samples (N,) are training samples, bit for bit; positional inputs are not compared."""
+    ours, theirs = _parts(train), _parts(held)
+    if not ours or [part.dtype for part in ours] != [part.dtype for part in theirs]:
         return torch.zeros(count_samples(held), dtype=torch.bool)
-    known = set(_digests(train))
-    return torch.tensor([digest in known for digest in _digests(held)])
+    known = set(_digests(ours))
+    return torch.tensor([digest in known for digest in _digests(theirs)])
 
 
-def _digests(x: Tensor) -> Iterator[bytes]:
-    for row in x.detach().cpu().contiguous().flatten(1).view(torch.uint8).numpy():
-        yield hashlib.blake2b(row.data, digest_size=16).digest()
+def _parts(x: Inputs) -> list[Tensor]:
+    """The tensors that make up a sample, in an order that does not depend on how they were given."""
+    if isinstance(x, Tensor):
+        return [x]
+    if isinstance(x, Mapping):
+        return [x[name] for name in sorted(x) if isinstance(x[name], Tensor)]
+    return []
+
+
+def _digests(parts: Sequence[Tensor]) -> Iterator[bytes]:
+    rows = [
+        part.detach().cpu().contiguous().reshape(len(part), -1).view(torch.uint8).numpy() for part in parts
+    ]
+    for row in zip(*rows, strict=True):
+        seen = hashlib.blake2b(digest_size=16)
+        for part in row:
+            seen.update(part.data)
+        yield seen.digest()
 
 
 @dataclass(frozen=True)
@@ -145,6 +179,11 @@ class Reader:
     def inputs(self, x: Inputs) -> Inputs:
         """`x` as the model takes it."""
         return to_inputs(x, self.scaling) if self.scaling and isinstance(x, Tensor) else x
+
+    def check_fit(self, x: Inputs, where: str) -> None:
+        """Refuse samples that the model cannot take, before anything is computed."""
+        prepare = self.inputs if isinstance(x, Tensor) else None
+        check_fit(self.model, x, where, prepare=prepare)  # pyright: ignore[reportArgumentType]
 
     def stream(self, x: Inputs, layers: Sequence[str]) -> Generator[Batch]:
         """Answers and features, batch by batch; `ENTERING` is a layer too."""
@@ -188,13 +227,15 @@ def fit_probes(
 
     first = next(reader.stream(take(train.x, torch.arange(min(2, len(train.y)))), layers))
     dims = {name: part.shape[1] for name, part in first.features.items()}
-    passes, _ = plan_groups(dims, rows, nothing, classes, parse_size(memory), reader.batch_size)
+    budget = parse_size(memory)
+    passes, _ = plan_groups(dims, rows, nothing, classes, budget, reader.batch_size)
+    room = room_for_fits(budget)
     found: dict[str, Outcome] = {}
     for group, route in passes:
         source = (
-            Held(stream, rows, nothing, group)
+            Held(stream, rows, nothing, group, classes, room)
             if route is None
-            else Moving(stream, rows, nothing, group[0], route.kind, classes)
+            else Moving(stream, rows, nothing, group[0], route.kind, classes, room)
         )
         try:
             found |= {layer: source.fit(layer, train.y, [probe])[probe] for layer in group}

@@ -31,7 +31,7 @@ from undertow.errors import BadData, BadValue, unknown
 from undertow.features.layers import INPUT, resolve_layers
 from undertow.repair.evidence import Reader, Split, check_labels, read_split
 from undertow.repair.noise_model import NoiseFit, NoiseShape, better_kind, fit_noise
-from undertow.repair.voters import Whitened, directions_votes, split_folds
+from undertow.repair.voters import Discriminant, directions_votes, split_folds
 from undertow.train.prepare import find_device
 from undertow.train.run import Run
 
@@ -42,7 +42,7 @@ MOST_CHECKPOINTS = 8
 """Chosen evenly in the logarithm of the epoch: early ones know the classes, late ones the labels."""
 FEWEST_SAMPLES = 50
 KEPT_BYTES = 1 << 30
-"""Whitened features up to this size are kept for the second round; beyond it they are computed again."""
+"""Features of discriminants up to this size are kept for the second round; beyond it they are computed again."""
 NEAR_MOST = 0.8
 """Checkpoints that see so large a part of the largest rate of wrong labels have learned few of them by heart."""
 CleanWay = Literal["relabel", "drop"]
@@ -92,6 +92,7 @@ class LabelErrors:
     noise_matrix: NDArray[np.float64]  # (C, C): row k says how labels that are truly k are given
     early_beliefs: Tensor  # (N, C) float64: of checkpoints that had learned few wrong labels by heart
     rates: dict[int, float]  # epoch -> the share of wrong labels as its layers see it
+    knowledge: dict[tuple[int, str], float]  # (epoch, layer) -> VeLPIC's accuracy on it, by the early beliefs
     layers: tuple[str, ...]
     classes: tuple[str, ...]
     true: Tensor | None = None
@@ -232,7 +233,7 @@ class _Search:
         self.folds = split_folds(split.y, classes=self.classes, count=config.folds, seed=config.seed)
         self.done, self.total, self.watch = 0, 2 * len(self.epochs), watch
         self.answers: dict[int, Tensor] = {}
-        self.spaces: dict[Voter, Whitened] = {}
+        self.judges: dict[Voter, Discriminant] = {}
 
     def found(self) -> LabelErrors:
         """Two rounds: votes from given labels, then discriminants from what the first round believes."""
@@ -245,25 +246,31 @@ class _Search:
         rates = self._rates(fits)
         least_leak = max(rates, key=lambda epoch: rates[epoch])
         judges = [fit for voter, fit in fits.items() if voter.epoch == least_leak]
-        early = [fit for voter, fit in fits.items() if rates[voter.epoch] >= NEAR_MOST * rates[least_leak]]
+        early = _average(
+            [fit for voter, fit in fits.items() if rates[voter.epoch] >= NEAR_MOST * rates[least_leak]]
+        )
         low, high = _interval(judges, self.split.y)
         return LabelErrors(
             self.split.y, beliefs, torch.stack([fit.clean for fit in fits.values()]).mean(0).numpy(), kind,
-            rates[least_leak], low, high, _matrix(judges, self.split.y), _average(early), rates,
-            self.layers, self.names, self.true, self._notes(answers),
+            rates[least_leak], low, high, _matrix(judges, self.split.y), early, rates,
+            _knowledge(votes, early), self.layers, self.names, self.true, self._notes(answers),
         )  # fmt: skip
 
     def _fits(self, votes: dict[Voter, Tensor]) -> tuple[NoiseShape, dict[Voter, NoiseFit]]:
         labels, asked = self.split.y, self.config.noise
         if asked is not None:
             return asked, {voter: fit_noise(one, labels, asked) for voter, one in votes.items()}
+        # Cosines are no likelihoods and have no say here: what they leave unsaid would pass for a noise matrix.
         both = {
             voter: (fit_noise(one, labels, "even"), fit_noise(one, labels, "matrix"))
             for voter, one in votes.items()
+            if voter.probe == "lda"
         }
-        # Cosines are no likelihoods: what they leave unsaid would pass for a noise matrix.
-        kind = better_kind([pair for voter, pair in both.items() if voter.probe == "lda"], labels, self.folds)
-        return kind, {voter: pair[kind == "matrix"] for voter, pair in both.items()}
+        kind = better_kind(list(both.values()), labels, self.folds)
+        return kind, {
+            voter: both[voter][kind == "matrix"] if voter in both else fit_noise(one, labels, kind)
+            for voter, one in votes.items()
+        }
 
     def _first_votes(self) -> dict[Voter, Tensor]:
         labels, votes = self.split.y, dict[Voter, Tensor]()
@@ -273,19 +280,19 @@ class _Search:
             votes[Voter(epoch, layer, "velpic")] = directions_votes(
                 features, labels, self.folds, classes=self.classes, where=where
             )
-            space, voter = Whitened(features, self.folds, where=where), Voter(epoch, layer, "lda")
-            votes[voter] = space.votes(given)
-            self.spaces[voter] = space
-            if sum(one.bytes for one in self.spaces.values()) > KEPT_BYTES:
-                self.spaces = {}
+            judge, voter = Discriminant(features, self.folds, where=where), Voter(epoch, layer, "lda")
+            votes[voter] = judge.votes(given)
+            self.judges[voter] = judge
+            if sum(one.bytes for one in self.judges.values()) > KEPT_BYTES:
+                self.judges = {}
         return votes
 
     def _second_votes(self, beliefs: Tensor) -> Iterator[tuple[Voter, Tensor]]:
-        if len(self.spaces) == len(self.epochs) * len(self.layers):
-            yield from ((voter, space.votes(beliefs)) for voter, space in self.spaces.items())
+        if len(self.judges) == len(self.epochs) * len(self.layers):
+            yield from ((voter, judge.votes(beliefs)) for voter, judge in self.judges.items())
             return
         for epoch, layer, features in self._features():
-            yield Voter(epoch, layer, "lda"), Whitened(features, self.folds).votes(beliefs)
+            yield Voter(epoch, layer, "lda"), Discriminant(features, self.folds).votes(beliefs)
 
     def _features(self) -> Iterator[tuple[int, str, Tensor]]:
         """Every layer of every checkpoint, one pass per checkpoint; the model's answers are kept."""
@@ -318,6 +325,7 @@ class _Search:
     def _count_classes(self, model: torch.nn.Module, named: int) -> int:
         reader = Reader(model, scaling=self.scaling)
         few = self.split.take(torch.arange(2))
+        reader.check_fit(self.split.x, "train")
         outputs = next(reader.stream(few.x, [INPUT])).outputs
         if outputs.ndim != 2 or outputs.shape[1] < 2:
             raise BadValue(
@@ -379,6 +387,15 @@ def _wrong(fit: NoiseFit, labels: Tensor) -> Tensor:
 
 def _average(fits: Sequence[NoiseFit]) -> Tensor:
     return torch.stack([fit.beliefs for fit in fits]).mean(0)
+
+
+def _knowledge(votes: dict[Voter, Tensor], beliefs: Tensor) -> dict[tuple[int, str], float]:
+    """How much belief there is in the class that VeLPIC names on each layer, on average over the samples."""
+    return {
+        (voter.epoch, voter.layer): float(beliefs.gather(1, one.argmax(1, keepdim=True)).mean())
+        for voter, one in votes.items()
+        if voter.probe == "velpic"
+    }
 
 
 def _interval(judges: Sequence[NoiseFit], labels: Tensor) -> tuple[float, float]:

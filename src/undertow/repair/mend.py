@@ -124,10 +124,12 @@ class _Work:
             tokens=config.tokens,
         )
         self.few = plain.inputs(take(train.x, torch.arange(min(8, len(train.y)))))
+        plain.check_fit(train.x, "train")
         self.reader = self._reader(plain)
         self.classes = self._count_classes()
         check_labels(train, self.classes, "train", every_class=True)
         if held is not None:
+            plain.check_fit(held.x, "validation")
             check_labels(held, self.classes, "validation")
         self.held = None if held is None else self._unseen(held)
 

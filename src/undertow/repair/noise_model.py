@@ -43,16 +43,27 @@ class NoiseFit:
     likelihood: float  # of the given labels: sum of logarithms
 
 
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """What one temperature came to."""
+
+    temperature: float
+    matrix: Tensor
+    likelihood: float
+
+
 def fit_noise(votes: Tensor, labels: Tensor, kind: NoiseShape) -> NoiseFit:
     """Temperature and noise matrix of most likelihood for given labels (N,)."""
     start = 1 / (float(votes[votes.isfinite()].std()) or 1.0)  # one unit of the votes' own spread
     best = _at_temperature(votes, labels, kind, start, even_matrix(FIRST_RATE, votes.shape[1]), FIRST_STEPS)
-    for factor in (2.0, 2.0**0.5, 2.0**0.25, 2.0**0.125):  # climb in steps of 2, then finer ones
+    for factor in (2.0, 2.0**0.5, 2.0**0.25, 2.0**0.125, 2.0**0.0625):  # climb in steps of 2, then finer ones
         best = _climb(votes, labels, kind, best, factor)
-    return best
+    clean = (votes * best.temperature).softmax(1)
+    beliefs = believe(clean, labels, best.matrix)
+    return NoiseFit(best.temperature, best.matrix, clean, beliefs, best.likelihood)
 
 
-def _climb(votes: Tensor, labels: Tensor, kind: NoiseShape, best: NoiseFit, factor: float) -> NoiseFit:
+def _climb(votes: Tensor, labels: Tensor, kind: NoiseShape, best: _Tried, factor: float) -> _Tried:
     """Go on by `factor`, up or down, as long as the likelihood grows."""
     for way in (factor, 1 / factor):
         first = best
@@ -68,35 +79,45 @@ def _climb(votes: Tensor, labels: Tensor, kind: NoiseShape, best: NoiseFit, fact
 
 def _at_temperature(
     votes: Tensor, labels: Tensor, kind: NoiseShape, temperature: float, matrix: Tensor, steps: int
-) -> NoiseFit:
+) -> _Tried:
     clean = (votes * temperature).softmax(1)
-    matrix, beliefs = fit_matrix(clean, labels, kind, matrix, steps)
-    return NoiseFit(temperature, matrix, clean, beliefs, log_likelihood(clean, labels, matrix))
+    matrix = fit_matrix(clean, labels, kind, matrix, steps)
+    return _Tried(temperature, matrix, log_likelihood(clean, labels, matrix))
 
 
-def fit_matrix(
-    clean: Tensor, labels: Tensor, kind: NoiseShape, matrix: Tensor, steps: int
-) -> tuple[Tensor, Tensor]:
-    """The noise matrix after so many steps of EM from `matrix`, and the beliefs of the last step."""
-    classes = clean.shape[1]
-    given = torch.nn.functional.one_hot(labels, classes).double()
-    beliefs = clean
+def fit_matrix(clean: Tensor, labels: Tensor, kind: NoiseShape, matrix: Tensor, steps: int) -> Tensor:
+    """The noise matrix after so many steps of EM from `matrix`."""
+    if kind == "even":
+        return _fit_even(clean.gather(1, labels[:, None])[:, 0], clean.shape[1], matrix, steps)
+    given = torch.nn.functional.one_hot(labels, clean.shape[1]).double()
     for _ in range(steps):
-        beliefs = believe(clean, labels, matrix)
-        if kind == "even":
-            wrong = 1 - beliefs.gather(1, labels[:, None]).mean()
-            matrix = even_matrix(float(wrong), classes)
-        else:
-            # One label of each row spread evenly: a class that nobody believes in keeps a row.
-            counts = beliefs.T @ given + 1 / classes
-            matrix = counts / counts.sum(1, keepdim=True)
-    return matrix, beliefs
+        # Beliefs clean_ik T_kg / chance_i, summed over the samples given as g, without making them.
+        counts = matrix * (clean.T @ (given / _chance(clean, labels, matrix)[:, None]))
+        counts += (
+            1 / clean.shape[1]
+        )  # one label of each row spread evenly: a class without belief keeps a row
+        matrix = counts / counts.sum(1, keepdim=True)
+    return matrix
+
+
+def _fit_even(own: Tensor, classes: int, matrix: Tensor, steps: int) -> Tensor:
+    """The same for even noise, which asks only for `own` (N,): what is said of the class that is given."""
+    right = float(matrix[0, 0])
+    for _ in range(steps):
+        other = (1 - right) / (classes - 1)
+        chance = own * right + (1 - own) * other
+        right = float(torch.where(chance > 0, own * right / chance, own).mean())
+    return even_matrix(1 - right, classes)
+
+
+def _chance(clean: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
+    """(N,): P(given | features)."""
+    return (clean @ matrix).gather(1, labels[:, None])[:, 0]
 
 
 def log_likelihood(clean: Tensor, labels: Tensor, matrix: Tensor) -> float:
     """Of the given labels: the sum of log P(given | features)."""
-    chance = (clean * matrix.T[labels]).sum(1)
-    return float(chance.clamp(min=torch.finfo(torch.float64).tiny).log().sum())
+    return float(_chance(clean, labels, matrix).clamp(min=torch.finfo(torch.float64).tiny).log().sum())
 
 
 def believe(clean: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
@@ -141,6 +162,6 @@ def _foretold(fit: NoiseFit, labels: Tensor, folds: Sequence[Tensor], kind: Nois
         others[fold] = False
         # From the even guess, not from the fit to all labels, which has seen this fold.
         first = even_matrix(FIRST_RATE, fit.clean.shape[1])
-        matrix, _ = fit_matrix(fit.clean[others], labels[others], kind, first, FIRST_STEPS)
+        matrix = fit_matrix(fit.clean[others], labels[others], kind, first, FIRST_STEPS)
         total += log_likelihood(fit.clean[fold], labels[fold], matrix)
     return total

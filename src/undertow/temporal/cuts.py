@@ -86,6 +86,14 @@ def find_cuts(model: nn.Module, names: str | Iterable[str], x: Inputs, *, who: s
     return sorted((tried.find(name, who) for name in chosen), key=lambda cut: tried.moment(cut.name))
 
 
+def sort_cuts(model: nn.Module, names: Iterable[str], x: Inputs) -> tuple[list[str], dict[str, str]]:
+    """Those of the modules that are cuts, in the order in which they run, and why the others are none."""
+    tried = _Tried(model, x)
+    reasons = {name: tried.problem(name) for name in names}
+    valid = sorted((name for name, reason in reasons.items() if not reason), key=tried.moment)
+    return valid, {name: reason for name, reason in reasons.items() if reason}
+
+
 class _Tried:
     """One model on a few samples, and what was found about its modules so far."""
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undertow.data.entries import rows_of as samples_at
 from undertow.data.inputs import to_inputs
 from undertow.data.samples import DataSet, Samples
 from undertow.errors import BadData, BadValue, unknown
@@ -85,7 +86,7 @@ def gather_calibration(run: Run, x: Source) -> Given:
         return gather(run, x, split="calibration" if not isinstance(x, str | DataSet) else None)
     data = run.data()
     drawn = torch.randperm(len(data.train), generator=stream(0, "recalibration"))[:CALIBRATION]
-    return Given(data.train.x[drawn], {}, "train", data.scaling)
+    return Given(samples_at(data.train.x, drawn), {}, "train", data.scaling)
 
 
 def chosen_checkpoints(run: Run, asked: Any) -> tuple[int, ...]:

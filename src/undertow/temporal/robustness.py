@@ -145,7 +145,7 @@ def corruption_errors(
     answer = predict or (lambda outputs: outputs.argmax(1))
     seen: dict[str, list[NDArray[np.bool_]]] = {name: [] for name in models}
     for kind in [None, *kinds]:  # None: the images as they are
-        images = corrupt_samples(chosen, *kind, seed=seed, folder=folder).x if kind else chosen.x
+        images = corrupt_samples(chosen, *kind, seed=seed, folder=folder).tensor if kind else chosen.tensor
         for name, model in models.items():
             predicted = _predictions(model, images, scaling, answer, batch_size)
             seen[name].append((predicted != labels).numpy())

@@ -42,9 +42,9 @@ class Batches:
         self.batch_size, self.seed, self.shuffle, self.augment = batch_size, seed, shuffle, augment
         self.device = torch.device(device)
         # Crops pad with black pixels, so augmentation works on pixels and scaling comes after it.
-        fits = samples.x.numel() * 4 <= float_budget
+        fits = samples.tensor.numel() * 4 <= float_budget
         self._scaling = None if fits and not augment else scaling
-        x = samples.x if self._scaling else to_inputs(samples.x, scaling)
+        x = samples.tensor if self._scaling else to_inputs(samples.tensor, scaling)
         self.x, self.y = x.to(self.device), samples.y.to(self.device)
 
     def __len__(self) -> int:

@@ -127,8 +127,8 @@ class LabelsFile:
 
 def inputs_mark(samples: Samples) -> str:
     """A hash of the inputs alone: which samples these are, whatever their labels."""
-    seen = hashlib.blake2b(f"{samples.x.dtype}{tuple(samples.x.shape)}".encode(), digest_size=16)
-    seen.update(samples.x.contiguous().cpu().numpy().data)
+    seen = hashlib.blake2b(f"{samples.tensor.dtype}{tuple(samples.tensor.shape)}".encode(), digest_size=16)
+    seen.update(samples.tensor.contiguous().cpu().numpy().data)
     return seen.hexdigest()
 
 

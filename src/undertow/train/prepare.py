@@ -49,7 +49,9 @@ def prepare_data(
         random = stream(config.noise_seed, "encoded test labels")
         test = encode_labels(test, len(data.classes), labels="random", generator=random)
     scaling = config.scaling or data.scaling
-    to_inputs(test.x[:1], scaling)  # an unknown or unfit scaling is refused here, before any folder is made
+    to_inputs(
+        test.tensor[:1], scaling
+    )  # an unknown or unfit scaling is refused here, before any folder is made
     return replace(data, train=train, test=test, scaling=scaling)
 
 
@@ -73,7 +75,9 @@ def named_labels(config: TrainConfig) -> LabelsFile | None:
 def prepare_model(config: TrainConfig, data: DataSet) -> tuple[nn.Module, dict[str, Any]]:
     """The untrained model and the facts that build it again."""
     outputs = objective_of(config, data).outputs
-    vocabulary = int(max(data.train.x.max(), data.test.x.max())) + 1 if data.kind == "tokens" else None
+    vocabulary = (
+        int(max(data.train.tensor.max(), data.test.tensor.max())) + 1 if data.kind == "tokens" else None
+    )
     facts = {
         "spec": config.model, "shape": list(data.shape), "outputs": outputs,
         "vocabulary": vocabulary, "seed": config.init_seed,

@@ -59,7 +59,7 @@ def corrupt_samples(
     differ from the samples' are refused: the rows would be those of other images.
     """
     if folder is None:
-        return replace(samples, x=corrupt(samples.x, name, severity, seed, index=samples.index))
+        return replace(samples, x=corrupt(samples.tensor, name, severity, seed, index=samples.index))
     there, last = published(folder, name, severity), int(samples.index.max())
     if last >= len(there):
         raise BadData(f"{folder}: wanted a row for each sample, got {len(there)} rows for index {last}.")
@@ -71,7 +71,7 @@ def corrupt_samples(
             f"{folder}: wanted the labels of the samples, got another at index {int(other[0])} "
             f"({len(other)} such labels). These are not CIFAR-10's test images in their published order."
         )
-    return replace(samples, x=there.x.to(samples.x.device))
+    return replace(samples, x=there.tensor.to(samples.tensor.device))
 
 
 def _array(path: Path) -> NDArray[Any]:
