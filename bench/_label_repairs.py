@@ -18,7 +18,7 @@ import undertow as ut
 from _label_cells import accuracy, fit_network, read
 from undertow.latent import MASC, VeLPIC
 from undertow.repair.choice import choose_checkpoint
-from undertow.repair.labels import LabelErrors
+from undertow.repair.label_findings import LabelErrors
 
 PROBES = {"VeLPIC": VeLPIC, "MASC": MASC}
 OWN_CHOICE = "choose_checkpoint"

@@ -18,7 +18,8 @@ import torch
 import undertow as ut
 from undertow.errors import BadData, BadValue, RunProblem, UnknownName
 from undertow.latent import KNN, LDA, MASC, VeLPIC
-from undertow.latent.grid import FRESH, GridConfig, probe_grid
+from undertow.latent.grid import FRESH, probe_grid
+from undertow.latent.grid_config import GridConfig
 from undertow.latent.table import Cell, accuracy_row
 
 CONFIG = ut.TrainConfig("mlp:48-40", data="digits", noise="0.4", epochs=6, checkpoints="0,2,6", device="cpu")

@@ -14,7 +14,8 @@ from typing import Any
 from undertow.audit.material import Material
 from undertow.audit.rows import COORDINATES, Row, row
 from undertow.audit.settings import AuditConfig
-from undertow.latent.grid import GridConfig, GridWatcher, probe_grid
+from undertow.latent.grid import probe_grid
+from undertow.latent.grid_config import GridConfig, GridWatcher
 from undertow.train.run import Run
 
 OWN = "model"

@@ -44,7 +44,7 @@ from undertow.data.inputs import preparing
 from undertow.errors import BadData, BadValue
 from undertow.features.fit import check_fit
 from undertow.features.layers import INPUT, resolve_layers
-from undertow.latent.grid import GridConfig
+from undertow.latent.grid_config import GridConfig
 from undertow.temporal.cuts import SAMPLES as CUT_SAMPLES
 from undertow.temporal.cuts import find_cut, find_cuts, sort_cuts
 from undertow.temporal.matrix_data import chosen_checkpoints

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from undertow.repair.choice import Choice
-    from undertow.repair.labels import LabelErrors
+    from undertow.repair.label_findings import LabelErrors
 
 WAYS = ("relabel", "drop")
 

@@ -62,7 +62,8 @@ def probe(
         csv: write the rows to this file too.
     """
     from undertow.data.load import load_data
-    from undertow.latent.grid import GridConfig, probe_grid
+    from undertow.latent.grid import probe_grid
+    from undertow.latent.grid_config import GridConfig
     from undertow.train.run import open_run
 
     config = GridConfig(

@@ -17,7 +17,8 @@ from undertow._lazy import lazy
 
 if TYPE_CHECKING:
     from undertow.latent.discriminant import LDA, QDA
-    from undertow.latent.grid import GridConfig, probe_grid
+    from undertow.latent.grid import probe_grid
+    from undertow.latent.grid_config import GridConfig
     from undertow.latent.logistic import LogisticProbe
     from undertow.latent.masc import MASC
     from undertow.latent.nearest import KNN, NearestMean
@@ -39,7 +40,8 @@ __all__ = [
 
 _HOMES = {
     "discriminant": ("LDA", "QDA"),
-    "grid": ("GridConfig", "probe_grid"),
+    "grid": ("probe_grid",),
+    "grid_config": ("GridConfig",),
     "logistic": ("LogisticProbe",),
     "masc": ("MASC",),
     "nearest": ("KNN", "NearestMean"),

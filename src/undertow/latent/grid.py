@@ -19,11 +19,10 @@ folder: what is done is not done again, a killed grid goes on.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -32,11 +31,11 @@ from undertow.data.entries import count, first_entry, trial_rows
 from undertow.data.inputs import preparing
 from undertow.data.load import load_data
 from undertow.data.samples import DataSet, Samples
-from undertow.errors import BadValue, unknown
+from undertow.errors import BadValue
 from undertow.features.fit import check_used, explained
 from undertow.features.layers import INPUT, resolve_layers
 from undertow.features.stream import Batch, stream_features
-from undertow.features.tap import ConvRule, TokenRule
+from undertow.latent.grid_config import GridConfig, GridWatcher, Silent, listed
 from undertow.latent.masc import MASC
 from undertow.latent.probe import Probe
 from undertow.latent.sources import (
@@ -60,89 +59,9 @@ from undertow.train.seeds import stream as random_stream
 if TYPE_CHECKING:
     import pandas as pd
 
-FITS = ("given", "true", "shuffled")
 NO_INPUT = "the inputs are tokens: their numbers are names, not features that a probe could read"
 FRESH = -1
 """The number of the fresh model that stands in for a missing checkpoint 0."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GridConfig:
-    """What the grid measures and how."""
-
-    layers: tuple[str, ...] = ("auto",)
-    """Names or patterns of layers; auto takes the model's own choice."""
-    probes: tuple[str, ...] = ("masc", "velpic", "logistic")
-    """masc, velpic, logistic, mean, knn, lda, qda."""
-    fits: tuple[str, ...] = FITS
-    """Labels to fit with: given, true (where known), shuffled (control)."""
-    checkpoints: str = "all"
-    """all, last, every:5 or a list such as 0,10,60."""
-    samples: int | None = None
-    """Fit and score on at most so many samples of each split, drawn at random."""
-    memory: str = "2GB"
-    """How much memory features and their products may take."""
-    batch_size: int = 512
-    """Samples per forward pass."""
-    conv: ConvRule = "flatten"
-    """Convolutional maps: flatten, mean or max over places."""
-    tokens: TokenRule = "mean"
-    """Token outputs: mean, first, last or flatten."""
-    seed: int = 0
-    """Seed of the drawn samples and of the shuffled labels."""
-    device: str | None = None
-    """Where the model runs; where its weights are when not given."""
-
-    def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise BadValue("seed", "a number from 0 on", self.seed)
-        for name in self.probes:
-            if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise BadValue("probes", f"names among {', '.join(PROBES)}", name)
-            if name not in PROBES:
-                raise unknown("probe", name, PROBES)
-        for name in self.fits:
-            if name not in FITS:
-                raise unknown("set of labels to fit with", name, FITS)
-        if not self.probes or not self.fits or not self.layers:
-            raise BadValue("probe grid", "at least one layer, one probe and one set of labels", "none")
-        if self.samples is not None and self.samples < 1:
-            raise BadValue("samples", "a number from 1 on", self.samples)
-        parse_size(self.memory)
-
-    def setup(self, data: DataSet, weights: str) -> str:
-        """A hash of whatever would change a number: not the layers, probes, fits or checkpoints asked for."""
-        parts = [data.fingerprint, data.scaling, self.samples, self.conv, self.tokens, self.seed, weights]
-        return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
-
-
-class GridWatcher(Protocol):
-    """Whoever wants to see how the grid goes."""
-
-    def plan(self, words: Sequence[str], cells: int, done: int) -> None:
-        """What will be done: the memory plan, how many probes, how many of them are there already."""
-        ...
-
-    def checkpoint(self, at: int, cells: int) -> None:
-        """A checkpoint is finished."""
-        ...
-
-    def close(self) -> None:
-        """All is done, or something went wrong."""
-        ...
-
-
-class Silent:
-    """Says nothing."""
-
-    def plan(self, words: Sequence[str], cells: int, done: int) -> None:
-        """Nothing."""
-
-    def checkpoint(self, at: int, cells: int) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 def probe_grid(
@@ -168,23 +87,10 @@ def probe_grid(
         watch: is told about progress.
         settings: fields of `GridConfig`.
     """
-    chosen = config or GridConfig(**_listed(settings))
+    chosen = config or GridConfig(**listed(settings))
     data = _data(run, train, test)
     grid = _Grid(run, chosen, data, watch or Silent())
     return grid.work(GridTable.open(Path(out or run.path / "probes.parquet")))
-
-
-def _listed(settings: dict[str, Any]) -> dict[str, Any]:
-    """A single name stands for a list of one."""
-    plural = ("layers", "probes", "fits")
-    listed = {
-        name: tuple([value] if isinstance(value, str) else value) if name in plural else value
-        for name, value in settings.items()
-    }
-    numbers = listed.get("checkpoints", "all")
-    if not isinstance(numbers, str):
-        listed["checkpoints"] = ",".join(map(str, [numbers] if isinstance(numbers, int) else numbers))
-    return listed
 
 
 def _data(run: Run, train: Any, test: Any) -> DataSet:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from undertow.repair.gate import Judgement, clean_accuracy, judge
     from undertow.repair.graft import Graft, make_graft
     from undertow.repair.head import Head, HeadEdit, find_head, write_head
-    from undertow.repair.labels import LabelConfig, LabelErrors, label_errors
+    from undertow.repair.label_findings import LabelErrors
+    from undertow.repair.labels import LabelConfig, label_errors
     from undertow.repair.mend import repair
     from undertow.repair.outcome import Repair, RepairConfig
     from undertow.repair.transfer import write_probe_into_head
@@ -66,7 +67,8 @@ _HOMES = {
     "gate": ("Judgement", "clean_accuracy", "judge"),
     "graft": ("Graft", "make_graft"),
     "head": ("Head", "HeadEdit", "find_head", "write_head"),
-    "labels": ("LabelConfig", "LabelErrors", "label_errors"),
+    "label_findings": ("LabelErrors",),
+    "labels": ("LabelConfig", "label_errors"),
     "mend": ("repair",),
     "outcome": ("Repair", "RepairConfig"),
     "transfer": ("write_probe_into_head",),

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadValue
 from undertow.repair.evidence import Reader, Split, read_split
-from undertow.repair.labels import LabelConfig, LabelErrors, label_errors, material
+from undertow.repair.label_findings import LabelErrors
+from undertow.repair.labels import LabelConfig, label_errors, material
 from undertow.train.prepare import find_device
 from undertow.train.run import Run
 

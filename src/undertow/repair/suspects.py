@@ -17,7 +17,7 @@ from torch import Tensor
 
 from undertow.errors import BadValue
 from undertow.files import aside
-from undertow.repair.labels import CleanWay, LabelErrors
+from undertow.repair.label_findings import CleanWay, LabelErrors
 
 if TYPE_CHECKING:
     import pandas as pd
