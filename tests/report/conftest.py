@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -307,3 +308,16 @@ def make_audit() -> Callable[..., Path]:
 def audited(make_audit: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One whole audit folder for tests that only read it."""
     return make_audit(tmp_path_factory.mktemp("runs") / "m40", suspects=True)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's chromium; tests that want it are skipped where it or playwright is missing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not path:
+        pytest.skip("no chromium to open pages with")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--headless"])
+        yield chromium
+        chromium.close()

@@ -6,7 +6,6 @@ Skipped where playwright or chromium is missing.
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from xml.etree import ElementTree
 
@@ -15,19 +14,6 @@ import pytest
 
 from undertow.report import render
 from undertow.report.server import make_server
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-if not CHROMIUM:
-    pytest.skip("no chromium to open pages with", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--headless"])
-        yield chromium
-        chromium.close()
 
 
 class Visitor:

@@ -159,11 +159,11 @@ def test_folders_without_studies_are_refused(tmp_path):
     ("file", "content", "words"),
     [
         ("study.json", "{", "cannot be read"),
-        ("study.json", "[]", "wanted a JSON dict, got list"),
+        ("study.json", "[]", "wanted a JSON object, got list"),
         ("study.json", '{"format": 1}', "wanted study in it"),
         ("study.json", '{"format": 9, "study": "a/b", "scale": "laptop"}', "format 1 or older, got 9"),
         ("study.json", '{"format": 1, "study": "a/b", "scale": "huge"}', "got 'huge'"),
-        ("claims.json", "{}", "wanted a JSON list"),
+        ("claims.json", "{}", "wanted a JSON array"),
         ("rows.parquet", "nothing", "wanted a parquet table"),
         ("figure.png", "nothing", "wanted a picture"),
     ],

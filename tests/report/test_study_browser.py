@@ -6,7 +6,6 @@ Skipped where playwright or chromium is missing.
 from __future__ import annotations
 
 import json
-import shutil
 
 import pandas as pd
 import pytest
@@ -14,11 +13,6 @@ from PIL import Image
 
 from undertow.report.study import read_studies
 from undertow.report.study_page import render_studies
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-if not CHROMIUM:
-    pytest.skip("no chromium to open pages with", allow_module_level=True)
 
 LONG = "a case with a long name, " * 6
 
@@ -54,14 +48,6 @@ def address(tmp_path_factory):
     for name in ("latent/one", "richness/two", "temporal/three"):
         write(folder, name)
     return render_studies(read_studies(folder), folder / "report.html", "studies").as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--headless"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

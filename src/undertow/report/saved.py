@@ -16,7 +16,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -24,6 +24,9 @@ from undertow.errors import NotThere, RunProblem
 
 Frame = Any
 """A pandas table. Its own types are unions of all that an index could give, which check nothing."""
+
+Stored = TypeVar("Stored", dict[str, Any], list[Any])
+KINDS = {dict: "object", list: "array"}
 
 FORMAT = 1
 """The newest audit.json that this undertow reads."""
@@ -98,7 +101,7 @@ def read_saved(folder: str | Path) -> Saved:
     if not any((path / name).is_file() for name in READ[:4]):
         what = "neither run.json nor audit.parquet" if path.is_dir() else "no such folder"
         raise NotThere(f"{path}: wanted a run's folder, got {what}. `undertow audit RUN` writes one's rows.")
-    audit = _json(path / "audit.json")
+    audit = _facts(path / "audit.json")
     if int(audit.get("format", FORMAT)) > FORMAT:
         raise RunProblem(
             f"{path / 'audit.json'}: wanted format {FORMAT} or older, got {audit['format']}. "
@@ -106,7 +109,7 @@ def read_saved(folder: str | Path) -> Saved:
         )
     name = path.resolve().name
     return Saved(
-        path, name, _json(path / "run.json"), audit, _table(path / "metrics.parquet"),
+        path, name, _facts(path / "run.json"), audit, _table(path / "metrics.parquet"),
         _typed(_table(path / "audit.parquet"), path / "audit.parquet"),
     )  # fmt: skip
 
@@ -129,16 +132,19 @@ def _table(path: Path) -> Frame:
     return read_table(path) if path.is_file() else pd.DataFrame()
 
 
-def _json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
+def read_json(path: Path, kind: type[Stored]) -> Stored:
+    """What stands in a JSON file, which must be an object (dict) or an array (list)."""
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RunProblem(f"{path}: wanted JSON, but it cannot be read ({error}).") from error
-    if not isinstance(stored, dict):
-        raise RunProblem(f"{path}: wanted a JSON object, got {type(stored).__name__}.")
-    return cast(dict[str, Any], stored)
+    if not isinstance(stored, kind):
+        raise RunProblem(f"{path}: wanted a JSON {KINDS[kind]}, got {type(stored).__name__}.")
+    return stored
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    return read_json(path, dict) if path.is_file() else {}
 
 
 def _typed(rows: Frame, path: Path) -> Frame:

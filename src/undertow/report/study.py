@@ -9,17 +9,16 @@ were written with the rows; nothing is judged or trained here.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 
 from undertow.errors import NotThere, RunProblem
-from undertow.report.saved import Frame, read_table
+from undertow.report.saved import Frame, read_json, read_table
 from undertow.words import number
 
 FORMAT = 1
@@ -133,7 +132,7 @@ def read_studies(folder: str | Path) -> list[Found]:
 
 def read_study(folder: Path) -> Found:
     """One outcome; a file that is missing or cannot be read is an error that names it."""
-    facts = cast(dict[str, Any], _json(folder / "study.json", dict))
+    facts = read_json(folder / "study.json", dict)
     for key in ("format", "study", "scale"):
         if key not in facts:
             raise RunProblem(f"{folder / 'study.json'}: wanted {key} in it. Run the study again.")
@@ -144,18 +143,8 @@ def read_study(folder: Path) -> Found:
         )
     if facts["scale"] not in SCALES:
         raise RunProblem(f"{folder / 'study.json'}: wanted a scale among {SCALES}, got {facts['scale']!r}.")
-    claims = cast(list[dict[str, str]], _json(folder / "claims.json", list))
+    claims = read_json(folder / "claims.json", list)
     return Found(folder, facts, claims, _csv(folder / "comparison.csv"), read_table(folder / "rows.parquet"))
-
-
-def _json(path: Path, kind: type) -> Any:
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunProblem(f"{path}: wanted what a study wrote, but it cannot be read ({error}).") from error
-    if not isinstance(stored, kind):
-        raise RunProblem(f"{path}: wanted a JSON {kind.__name__}, got {type(stored).__name__}.")
-    return stored
 
 
 def _csv(path: Path) -> Frame:
