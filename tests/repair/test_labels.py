@@ -214,9 +214,100 @@ def test_one_checkpoint_is_said_to_be_one(run):
 
 def test_data_it_was_never_trained_on_is_doubted(run):
     samples = run.data().train
-    shuffled = samples.y[torch.randperm(len(samples.y), generator=torch.Generator().manual_seed(0))]
-    found = ut.label_errors(run, (samples.x, shuffled), scaling=run.data().scaling)
+    found = ut.label_errors(run, (samples.x, (samples.true + 1) % 10))
     assert any("was it trained on these samples" in note for note in found.notes)
+    shuffled = samples.y[torch.randperm(len(samples.y), generator=torch.Generator().manual_seed(0))]
+    with pytest.raises(BadData, match="no layer of these checkpoints tells the labels better than the sizes"):
+        ut.label_errors(run, (samples.x, shuffled))
+
+
+def rare_and_common(run, *, wrong: float) -> tuple[Samples, torch.Tensor]:
+    """Eights against all other digits: one in ten; a share of the labels turned round."""
+    x, true = run.data().train.x, (run.data().train.true == 8).long()
+    turned = torch.rand(len(true), generator=torch.Generator().manual_seed(1)) < wrong
+    return Samples.of(x, torch.where(turned, 1 - true, true)), turned
+
+
+@pytest.fixture(scope="module")
+def pair_run(run, tmp_path_factory) -> ut.Run:
+    """Two outputs on the features of the run's layers: whoever learned ten classes can tell one from the rest."""
+
+    def build() -> nn.Module:
+        return ut.build_model("mlp:256-256-256", (1, 8, 8), 2, seed=0)
+
+    folder = tmp_path_factory.mktemp("pairs")
+    for epoch in (1, 2, 4):
+        model, state = build(), run.model(epoch).state_dict()
+        own = model.state_dict()
+        model.load_state_dict(
+            {name: state[name] if state[name].shape == own[name].shape else own[name] for name in own}
+        )
+        torch.save(model.state_dict(), folder / f"epoch_{epoch}.pt")
+    return ut.open_run(folder, model=build)
+
+
+def test_a_rare_class_is_not_taken_for_noise(pair_run, run):
+    """Fails if classes count as equally likely: the noise would have to explain that one is nine times as large."""
+    clean, _ = rare_and_common(run, wrong=0.0)
+    found = ut.label_errors(pair_run, (clean.x, clean.y), scaling="half")
+    assert found.noise_rate < 0.03
+    assert int((found.scores > 0.5).sum()) < 0.02 * len(clean.y)
+    noisy, turned = rare_and_common(run, wrong=0.1)
+    found = ut.label_errors(pair_run, (noisy.x, noisy.y), scaling="half")
+    assert found.noise_low <= float(turned.double().mean()) <= found.noise_high
+    suspected = found.scores > 0.5
+    assert float(turned[suspected].double().mean()) > 0.9
+
+
+def test_a_class_without_samples_is_never_proposed(run):
+    samples = run.data().train
+    kept = samples.y != 9
+    found = ut.label_errors(run, (samples.x[kept], samples.y[kept]))
+    assert float(found.beliefs[:, 9].max()) == 0
+    assert not found.pred_probs[:, 9].any()
+    assert found.noise_matrix[9].tolist() == [0.0] * 9 + [1.0]
+    assert any("No sample is labelled 9" in note for note in found.notes)
+
+
+def test_the_run_says_how_inputs_are_scaled(run):
+    """Also against a DataSet that was loaded with another scaling."""
+    data = run.data()
+    assert run.facts.data is not None
+    other = replace(data, scaling="unit")
+    assert ut.label_errors(run, other, checkpoints=[4]).beliefs.equal(
+        ut.label_errors(run, data, checkpoints=[4]).beliefs
+    )
+
+
+def test_errors_of_other_samples_are_refused(run, found):
+    samples = run.data().train
+    with pytest.raises(BadValue, match="those of others"):
+        ut.choose_checkpoint(run, (samples.x.flip(0), samples.y.flip(0)), errors=found)
+
+
+def test_maps_that_do_not_fit_are_averaged_over_places(tmp_path):
+    def build() -> nn.Module:
+        return nn.Sequential(nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(12 * 64, 10))
+
+    data = ut.load_data("digits")
+    torch.manual_seed(0)
+    torch.save(build().state_dict(), tmp_path / "epoch_1.pt")
+    run = ut.open_run(tmp_path, model=build)
+    samples, asked = (data.train.x, data.train.y), {"layers": ["1"], "scaling": "half"}
+    plenty, told = ut.label_errors(run, samples, **asked), []
+    scarce = ut.label_errors(run, samples, **asked, memory="4MB", watch=lambda *done: told.append(done))
+    assert not any("Averaged" in note for note in plenty.notes)
+    assert "Averaged over places, to fit into 4MB of memory: 1." in scarce.notes
+    assert not scarce.beliefs.equal(plenty.beliefs)
+    assert told[-1] == (2, 2)
+    with pytest.raises(BadValue, match=r"label_errors\(memory=...\): wanted .* at least for 1297 samples"):
+        ut.label_errors(run, samples, **asked, memory="100KB")
+
+
+def test_features_in_several_passes_say_the_same(run, found):
+    """Also when discriminants are not kept for the second round."""
+    several = ut.label_errors(run, memory="6MB")
+    torch.testing.assert_close(several.beliefs, found.beliefs, atol=1e-6, rtol=0)
 
 
 class Regression(nn.Module):

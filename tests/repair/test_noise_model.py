@@ -8,13 +8,14 @@ from torch import Tensor
 
 from undertow.data.noise import LabelNoise
 from undertow.repair.noise_model import (
-    FIRST_RATE,
+    Noise,
     believe,
     better_kind,
     even_matrix,
-    fit_matrix,
     fit_noise,
+    improve,
     log_likelihood,
+    true_chances,
 )
 
 C, N = 5, 6000
@@ -82,22 +83,52 @@ def test_beliefs_are_bayes_rule():
 @pytest.mark.parametrize("kind", ["even", "matrix"])
 def test_em_never_lowers_the_likelihood(kind):
     votes, _, given = drawn("pairwise", 0.4)
-    clean, matrix = votes.softmax(1), even_matrix(FIRST_RATE, C)
-    before = log_likelihood(clean, given, matrix)
+    odds, noise = votes.softmax(1).T, Noise.first_guess(given, C)
+
+    def likelihood(noise: Noise) -> float:
+        return log_likelihood(true_chances(odds, noise.shares), given, noise.matrix)
+
+    before = likelihood(noise)
     for _ in range(8):
-        matrix = fit_matrix(clean, given, kind, matrix, 1)
-        after = log_likelihood(clean, given, matrix)
+        noise = improve(odds, given, noise, kind, 1)
+        after = likelihood(noise)
         assert after >= before - 0.05  # the matrix is smoothed by one label per row
         before = after
+
+
+def test_one_step_of_em_is_the_literal_one():
+    votes, _, given = drawn("pairwise", 0.3)
+    odds, first = votes.softmax(1).T, Noise.first_guess(given, C)
+    found = improve(odds, given, first, "matrix", 1)
+    counts = torch.full((C, C), 1 / C, dtype=torch.float64)
+    for i in range(N):
+        chances = [float(first.shares[k] * odds[k, i] * first.matrix[k, given[i]]) for k in range(C)]
+        for k in range(C):
+            counts[k, given[i]] += chances[k] / sum(chances)
+    torch.testing.assert_close(found.matrix, counts / counts.sum(1, keepdim=True), atol=1e-12, rtol=0)
+    assert found.shares.equal(first.shares)
+
+
+def test_shares_behind_even_noise_are_found():
+    """Classes at 80 to 5 %, flattened by noise in the labels."""
+    true_shares = torch.tensor([0.8, 0.05, 0.05, 0.05, 0.05], dtype=torch.float64)
+    random = torch.Generator().manual_seed(0)
+    true = true_shares.multinomial(N, replacement=True, generator=random)
+    given = even_matrix(0.3, C)[true].multinomial(1, generator=random)[:, 0]
+    odds = torch.nn.functional.one_hot(true, C).T.double() * 0.96 + 0.01
+    found = improve(odds, given, Noise.first_guess(given, C), "even", 60)
+    torch.testing.assert_close(found.shares, true_shares, atol=0.03, rtol=0)
+    assert float(found.matrix[0, 0]) == pytest.approx(0.7, abs=0.03)
+    assert float(found.shares.sum()) == pytest.approx(1)
 
 
 def test_the_temperature_found_is_a_maximum():
     votes, _, given = drawn("symmetric", 0.3)
     fit = fit_noise(votes, given, "even")
     for factor in (0.7, 1.4):
-        clean = (votes * fit.temperature * factor).softmax(1)
-        matrix = fit_matrix(clean, given, "even", fit.matrix, 20)
-        assert log_likelihood(clean, given, matrix) < fit.likelihood
+        odds = (votes * fit.temperature * factor).softmax(1).T
+        noise = improve(odds, given, Noise.first_guess(given, C), "even", 30)
+        assert log_likelihood(true_chances(odds, noise.shares), given, noise.matrix) < fit.likelihood
 
 
 def test_votes_that_say_nothing_give_no_nan():
@@ -113,3 +144,26 @@ def _one_class_missing() -> Tensor:
     votes = torch.zeros(100, C, dtype=torch.float64)
     votes[:, 2] = -torch.inf
     return votes
+
+
+def test_votes_that_say_nothing_are_known_as_such():
+    random = torch.Generator().manual_seed(0)
+    given = torch.randint(0, C, (1000,), generator=random)
+    for votes in (torch.zeros(1000, C, dtype=torch.float64), torch.randn(1000, C, generator=random).double()):
+        assert not fit_noise(votes, given, "even").informative
+    votes, _, labels = drawn("symmetric", 0.3)
+    fit = fit_noise(votes, labels, "even")
+    shares = labels.bincount(minlength=C).double() / len(labels)
+    assert fit.gain == pytest.approx(fit.likelihood - float(shares.log()[labels].sum()))
+    assert fit.informative
+
+
+def test_shares_of_classes_are_not_taken_for_noise():
+    """Votes are likelihoods; classes are drawn at 90 to 10 and no label is wrong."""
+    random = torch.Generator().manual_seed(0)
+    labels = (torch.rand(4000, generator=random) < 0.1).long()
+    x = torch.randn(4000, generator=random, dtype=torch.float64) + 2.0 * labels
+    votes = torch.stack([-(x**2) / 2, -((x - 2) ** 2) / 2], 1)
+    fit = fit_noise(votes, labels, "matrix")
+    assert fit.temperature == pytest.approx(1, rel=0.25)
+    assert float(fit.matrix.diagonal().min()) > 0.9

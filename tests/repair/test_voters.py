@@ -163,3 +163,20 @@ def test_wide_rows_are_narrowed_without_loss_where_they_have_few_directions(monk
     # The ridge follows the mean variance, which 160 empty directions lower: compare in the narrow space.
     assert narrow._parts[0].shape[1] == 40
     assert narrow.votes(given).argmax(1).equal(Discriminant(rows, folds).votes(given).argmax(1))
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-10, 1e8, 1e15, 1e30])
+def test_the_size_of_features_does_not_matter(size):
+    """Fails if norms of rows times rows overflow float32."""
+    rows, labels = blobs()
+    folds = split_folds(labels, classes=C, count=5, seed=0)
+    given = one_hot(labels, C).double()
+    plain, large = rows.float(), rows.float() * size
+    torch.testing.assert_close(
+        directions_votes(large, labels, folds, classes=C),
+        directions_votes(plain, labels, folds, classes=C),
+        atol=1e-5,
+        rtol=0,
+    )
+    wanted = Discriminant(plain, folds).votes(given).softmax(1)
+    torch.testing.assert_close(Discriminant(large, folds).votes(given).softmax(1), wanted, atol=1e-4, rtol=0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from undertow.cli.factory import import_factory
-from undertow.cli.screen import console, counted, percent, print_json, table
+from undertow.audit.finding import layer_words
+from undertow.cli.opening import open_given
+from undertow.cli.screen import console, counted, percent, print_json, table, thousands
 from undertow.errors import BadValue, unknown
 
 if TYPE_CHECKING:
@@ -14,14 +16,16 @@ if TYPE_CHECKING:
 
     from undertow.repair.choice import Choice
     from undertow.repair.label_findings import LabelErrors
+    from undertow.train.run import Run
 
 WAYS = ("relabel", "drop")
+"""Said twice, here and in `label_findings`: a wrong word is answered before torch is loaded."""
 
 
 def labels(
     run: Path, *, top: int = 20, out: Path | None = None, clean: str | None = None, cleaned: Path | None = None,
     above: float = 0.5, pred_probs: Path | None = None, choose: bool = False, layers: str = "auto",
-    checkpoints: str | None = None, folds: int = 5, noise: str | None = None, seed: int = 0,
+    checkpoints: str | None = None, folds: int = 5, noise: str | None = None, seed: int = 0, memory: str = "2GB",
     device: str | None = None, model: str | None = None, data: str | None = None, json: bool = False,
 ) -> None:  # fmt: skip
     """Find training labels that look wrong, by what the layers say of their samples.
@@ -34,7 +38,7 @@ def labels(
         out: write one row per training sample to this .parquet or .csv file.
         clean: relabel (suspects get the proposed label) or drop (they are left out); wants --cleaned.
         cleaned: the .parquet file for `undertow train --labels`.
-        above: the score from which --clean suspects a label.
+        above: --clean suspects labels with a higher score.
         pred_probs: write class probabilities (samples, classes) to this .npy file, in cleanlab's shape.
         choose: say which checkpoint to use, too, and which layer to graft a new head on.
         layers: layers that vote: names, patterns, or auto.
@@ -42,6 +46,7 @@ def labels(
         folds: parts that the samples are split into; none judges its own labels.
         noise: even (every wrong class as likely) or matrix (learned); what the labels say when not given.
         seed: of the folds.
+        memory: what features and votes may take; convolutional maps that do not fit are averaged over places.
         device: cpu, cuda, ...; where the model is when not given.
         model: package.module:function that gives an untrained model, for checkpoints that are not undertow's.
         data: the data of such checkpoints: a name or a path.
@@ -53,12 +58,12 @@ def labels(
     from undertow.repair.choice import choose_checkpoint
     from undertow.repair.labels import LabelConfig, label_errors
     from undertow.repair.suspects import cleaned_labels, write_suspects, write_table
-    from undertow.train.run import open_run
 
     config = LabelConfig(
-        layers=layers, checkpoints=_epochs(checkpoints), folds=folds, noise=noise, seed=seed, device=device,  # pyright: ignore[reportArgumentType]
+        layers=layers, checkpoints=_epochs(checkpoints), folds=folds, seed=seed, memory=memory, device=device,
+        noise=noise,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
-    opened = open_run(run, model=import_factory(model) if model else None)
+    opened = open_given(run, model=model, data=data, needs=True)
     samples: DataSet = load_data(data) if data else opened.data()
     screen = console()
     with _watched(screen, quiet=json) as watch:
@@ -83,7 +88,7 @@ def labels(
             }
         )
     else:
-        _tell(screen, found, choice, top, opened.unit, written)
+        _tell(screen, found, choice, top, opened, written)
 
 
 def _check(top: int, clean: str | None, cleaned: Path | None) -> None:
@@ -145,7 +150,7 @@ def facts_of(found: LabelErrors, top: int) -> dict[str, Any]:
 
 
 def _tell(
-    screen: Console, found: LabelErrors, choice: Choice | None, top: int, unit: str, written: list[Path]
+    screen: Console, found: LabelErrors, choice: Choice | None, top: int, run: Run, written: list[Path]
 ) -> None:
     screen.print(str(found), markup=False)
     if top:
@@ -168,16 +173,17 @@ def _tell(
     if found.true is not None:
         screen.print(_known_words(found), markup=False)
     if choice is not None:
-        screen.print(_choice_words(choice, unit), markup=False, soft_wrap=True)
+        screen.print(_choice_words(choice, run.unit, run.path), markup=False, soft_wrap=True)
     screen.print(f"Written: {', '.join(map(str, written))}", markup=False)
 
 
-def _choice_words(choice: Choice, unit: str) -> str:
+def _choice_words(choice: Choice, unit: str, run: Path) -> str:
     epoch, layer = choice.graft
     promise = percent(choice.errors.knowledge[choice.graft])
     return (
-        f"Without clean labels, {unit} {choice.epoch} is the checkpoint to use. A new head on layer {layer} of {unit} "
-        f"{epoch} promises {promise}: `undertow repair RUN --checkpoint {epoch} --layer {layer} --out FILE`."
+        f"Without clean labels, {unit} {choice.epoch} is the checkpoint to use. A new head on {layer_words(layer)} of {unit} "
+        f"{epoch} promises {promise}: `undertow repair {quote(str(run))} --checkpoint {epoch} --layer {quote(layer)} "
+        "--out fixed.safetensors`."
     )
 
 
@@ -187,6 +193,6 @@ def _known_words(found: LabelErrors) -> str:
     suspected = found.scores > 0.5
     hits = int((wrong & suspected).sum())
     return (
-        f"True labels are known here: {counted(int(wrong.sum()), 'label')} wrong, {int(suspected.sum())} suspected "
-        f"(score above 50 %), {hits} of them rightly."
+        f"True labels are known here: {counted(int(wrong.sum()), 'label')} wrong, {thousands(int(suspected.sum()))} "
+        f"suspected (score above 50 %), {thousands(hits)} of them rightly."
     )

@@ -64,9 +64,10 @@ def trial_rows(x: SampleInputs) -> SampleInputs:
 
 def hash_inputs(seen: hashlib.blake2b, x: SampleInputs) -> None:
     """Feed the inputs to a hash: names, types, shapes and numbers of all entries."""
-    for name, part in [("", x)] if isinstance(x, Tensor) else x.items():
+    for name, part in [("", x)] if isinstance(x, Tensor) else sorted(x.items()):
         seen.update(f"{name}{part.dtype}{tuple(part.shape)}".encode())
-        seen.update(part.contiguous().cpu().numpy().data)
+        plain = part.detach().contiguous().cpu()
+        seen.update((plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain).numpy().data)
 
 
 # -- what a user gives
@@ -160,6 +161,8 @@ def as_array(values: Any) -> NDArray[Any]:
 def _as_tensor(values: Any, where: str) -> Tensor:
     array = as_array(values)
     if array.dtype.kind == "O":
+        if any(isinstance(value, Mapping) or not hasattr(value, "__len__") for value in values):
+            raise BadData(f"{where}: wanted numbers, got other objects. Leave it out.")
         raise BadData(f"{where}: wanted rows of one length, got rows of several lengths. {PADDING}")
     if array.dtype.kind not in "iufb":
         raise BadData(

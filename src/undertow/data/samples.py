@@ -163,10 +163,11 @@ def number_classes(labels: Tensor, where: str) -> tuple[str, ...]:
 
 
 def _form(x: SampleInputs) -> str:
-    """What train and test must share: type and shape; of entries by name not the length that tokens are padded to."""
+    """What train and test must share: type and shape; of rows by name not the length that tokens are padded to."""
     if isinstance(x, Tensor):
         return f"{x.dtype} {shown(x)}"
-    return ", ".join(f"{name} {x[name].dtype} {('*', *x[name].shape[2:])}" for name in sorted(x))
+    shapes = {name: part.shape[1:] if part.ndim > 2 else () for name, part in x.items()}
+    return ", ".join(f"{name} {x[name].dtype} {('*', *shapes[name])}" for name in sorted(x))
 
 
 def _check_form(x: SampleInputs, y: Tensor, where: str) -> None:

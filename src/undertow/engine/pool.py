@@ -40,7 +40,8 @@ def in_pool(todo: list[Task], workspace: Path, *, workers: int, memory: int | No
     size = min(workers, len(todo))
     pool = _Pool(todo, partial(Worker, workspace, share_of_threads(size), memory))
     try:
-        pool.crew += [pool.start() for _ in range(size)]
+        for _ in range(size):
+            pool.crew.append(pool.start())
         yield from pool.answers()
     finally:
         pool.end()
@@ -134,6 +135,8 @@ class Worker:
                     "`if __name__ == '__main__':`; or take --workers 1."
                 ) from None
             return None
+        except Exception as error:  # rows of a type that cannot be made here are that task's own fault
+            return Answer([], self.seconds, failure_words(error))
 
     def death(self) -> str:
         """Words for its death."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from undertow.engine.store import Store, failure_words
+from undertow.errors import RunProblem
 from undertow.studies.task import Rows, Task
 
 
@@ -79,7 +80,9 @@ def _keep(store: Store, task: Task, answer: Answer) -> str | None:
     if error is None:
         try:
             store.keep(task, answer.rows, answer.seconds)
-        except Exception as problem:  # rows that no table can hold are that task's own fault
+        except (OSError, RunProblem):  # a full disk or a place that is gone is not the task's fault
+            raise
+        except Exception as problem:  # rows that no table can hold are
             error = failure_words(problem)
     if error is not None:
         store.fail(task, error)

@@ -27,7 +27,7 @@ from undertow.features.layers import INPUT, unwrap
 from undertow.features.stream import stream_features
 from undertow.features.tap import Inputs, Tap, arguments, device_of, uncompiled
 
-CANNOT = (RuntimeError, IndexError, TypeError, ValueError, KeyError, AttributeError)
+CANNOT = (RuntimeError, IndexError, TypeError, ValueError, KeyError, AttributeError, AssertionError)
 """What models raise when they meet inputs that they were not made for."""
 
 
@@ -70,7 +70,7 @@ def explained(model: nn.Module, x: Inputs, where: str) -> Generator[None]:
     """Turn what a model says of `x` into one sentence."""
     try:
         yield
-    except UndertowError:
+    except (UndertowError, torch.OutOfMemoryError):
         raise
     except CANNOT as error:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

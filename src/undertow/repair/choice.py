@@ -84,8 +84,11 @@ def choose_checkpoint(
     chosen = config or LabelConfig(**settings)
     split, _, _, scaling = material(run, train, chosen)
     found = errors or label_errors(run, train, config=chosen)
-    if len(found.given) != len(split.y):
-        raise BadValue("choose_checkpoint(errors=...)", f"those of {len(split.y)} samples", len(found.given))
+    if not found.given.equal(split.y):
+        raise BadValue(
+            "choose_checkpoint(errors=...)", f"those of these {len(split.y)} samples and labels",
+            f"those of {len(found.given)} others" if len(found.given) != len(split.y) else "those of others",
+        )  # fmt: skip
     fresh = None if held_out is None else read_split(held_out, "held out")
     unsure = found.noise_high - found.noise_low > UNSURE
     rows = [_row(run, epoch, split, fresh, found, chosen, scaling) for epoch in run.epochs]

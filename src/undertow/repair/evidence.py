@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, default_collate
 
-from undertow.data.entries import check_entries, is_hub_dataset, read_entries
+from undertow.data.entries import is_hub_dataset, read_entries
 from undertow.data.inputs import to_inputs
 from undertow.data.own import read_pair
 from undertow.data.samples import Samples
@@ -97,11 +97,9 @@ def _checked(x: Any, y: Any, where: str) -> Split:
 
 
 def _named(x: Mapping[str, Any], where: str) -> Inputs:
-    """Entries by name as tensors; what is neither array nor list, an option of forward, stays as it is."""
-    arrays = {name: part for name, part in x.items() if isinstance(part, np.ndarray | list)}
-    made: dict[str, Any] = {**x, **(read_entries(arrays, where) if arrays else {})}
-    check_entries({name: part for name, part in made.items() if isinstance(part, Tensor)}, where)
-    return made
+    """Entries by name as tensors; what is no array, tensor or list, an option of forward, stays as it is."""
+    arrays = {name: part for name, part in x.items() if isinstance(part, np.ndarray | list | Tensor)}
+    return {**x, **read_entries(arrays, where)}
 
 
 def _array(values: Any, where: str) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from undertow.errors import BadValue, unknown
 from undertow.repair.noise_model import NoiseShape
+from undertow.repair.tally import given_counts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +33,7 @@ class LabelErrors:
 
     given: Tensor  # (N,)
     beliefs: Tensor  # (N, C) float64: P(true class | features, given label)
-    pred_probs: NDArray[np.float64]  # (N, C): P(true class | features), each sample's label unseen
+    pred_probs: NDArray[np.float64]  # (N, C): P(true class | features), out of fold
     noise: NoiseShape
     noise_rate: float
     noise_low: float
@@ -68,7 +69,7 @@ class LabelErrors:
 
         Args:
             way: "relabel" gives suspects the proposed label, "drop" leaves them out.
-            above: the score from which a sample is suspected.
+            above: samples with a higher score are suspected.
         """
         if way not in CLEAN_WAYS:
             raise unknown("way to clean labels", way, CLEAN_WAYS)
@@ -101,7 +102,7 @@ class LabelErrors:
 def _shape_words(found: LabelErrors) -> str:
     if found.noise == "even":
         return "every wrong class about as likely"
-    away = found.noise_matrix.copy()
-    np.fill_diagonal(away, 0)
-    true, given = np.unravel_index(int(away.argmax()), away.shape)
-    return f"most often {found.classes[true]} given as {found.classes[given]} ({100 * away.max():.0f} %)"
+    away = given_counts(found.beliefs, found.given).fill_diagonal_(0)
+    true, given = divmod(int(away.argmax()), len(away))
+    share = found.noise_matrix[true, given]
+    return f"most often {found.classes[true]} given as {found.classes[given]} ({100 * share:.0f} % of it)"

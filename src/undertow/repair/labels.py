@@ -4,7 +4,7 @@
     found = label_errors(run, train=(x, y))          # anyone's checkpoints
     found.table                                      # sample, given, proposed, score, confidence
     found.noise_rate, found.noise_low, found.noise_high, found.noise_matrix
-    found.pred_probs                                 # (N, C) in cleanlab's shape: out of fold, without the own label
+    found.pred_probs                                 # (N, C) in cleanlab's shape: out of fold
     found.clean("relabel").to_parquet(path)          # for `undertow train --labels`
 
 A network learns the right labels first and the wrong ones by heart later, and its layers know more than its
@@ -12,38 +12,36 @@ answers. So every layer of a few checkpoints votes on every sample, by VeLPIC's 
 shared covariance, both learned from the other samples (voters.py). A noise model turns each vote and the given
 label into a belief in the true class (noise_model.py); beliefs are averaged, the discriminants learn once more from
 the average instead of the labels, and the belief in a class other than the given one is the score. Clean labels are
-needed nowhere.
+needed nowhere. No sample votes for its own label in the first round; in the second, the beliefs of the others have
+seen it, which moves its own by less than a hundredth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from undertow.data.samples import DataSet
 from undertow.errors import BadData, BadValue, unknown
 from undertow.features.layers import INPUT, resolve_layers
+from undertow.features.tap import ConvRule
 from undertow.repair.evidence import Reader, Split, check_labels, read_split
 from undertow.repair.label_findings import LabelErrors
 from undertow.repair.noise_model import NoiseFit, NoiseShape, better_kind, fit_noise
+from undertow.repair.tally import Tally
 from undertow.repair.voters import Discriminant, directions_votes, split_folds
+from undertow.sizes import parse_size, show_size
 from undertow.train.prepare import find_device
 from undertow.train.run import Run
-
-if TYPE_CHECKING:
-    pass
 
 MOST_CHECKPOINTS = 8
 """Chosen evenly in the logarithm of the epoch: early ones know the classes, late ones the labels."""
 FEWEST_SAMPLES = 50
-KEPT_BYTES = 1 << 30
-"""Features of discriminants up to this size are kept for the second round; beyond it they are computed again."""
 NEAR_MOST = 0.8
 """Checkpoints that see so large a part of the largest rate of wrong labels have learned few of them by heart."""
 Watch = Callable[[int, int], None]
@@ -63,6 +61,8 @@ class LabelConfig:
     """even: every wrong class is as likely; matrix: learned for each pair of classes; None: what the labels say."""
     scaling: str | None = None
     """How samples become inputs (half, unit, ...); a run's or a DataSet's own; else they are fed as they are."""
+    memory: str = "2GB"
+    """What features and votes may take; convolutional maps that do not fit are averaged over places."""
     batch_size: int = 512
     """Samples per forward pass."""
     seed: int = 0
@@ -75,6 +75,7 @@ class LabelConfig:
             raise BadValue("label_errors(folds=...)", "2 or more", self.folds)
         if self.noise not in (None, "even", "matrix"):
             raise unknown("kind of noise", self.noise, ("even", "matrix"))
+        parse_size(self.memory)
 
 
 def label_errors(
@@ -109,7 +110,7 @@ def material(
     scaling = config.scaling or (run.facts.data["scaling"] if run.facts.data else None)
     true, names = None, ()
     if isinstance(train, DataSet):
-        scaling, names, train = config.scaling or train.scaling, tuple(train.classes), train.train
+        scaling, names, train = scaling or train.scaling, tuple(train.classes), train.train
     if isinstance(known := getattr(train, "true", None), Tensor):
         true = known
     split = read_split(train, "train")
@@ -125,6 +126,14 @@ class Voter:
     epoch: int
     layer: str
     probe: str
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Layers whose features are held at once."""
+
+    conv: ConvRule
+    layers: tuple[str, ...]
 
 
 class _Search:
@@ -149,90 +158,139 @@ class _Search:
         self.names = names or tuple(map(str, range(self.classes)))
         check_labels(split, self.classes, "train")
         self.folds = split_folds(split.y, classes=self.classes, count=config.folds, seed=config.seed)
-        self.done, self.total, self.watch = 0, 2 * len(self.epochs), watch
+        self.room = parse_size(config.memory) // 3
+        self.passes, self.notes = self._plan(model)
+        self.done, self.total, self.watch = 0, 2 * len(self.epochs) * len(self.passes), watch
         self.answers: dict[int, Tensor] = {}
-        self.judges: dict[Voter, Discriminant] = {}
+        self.judges: dict[Voter, Discriminant] | None = {}  # None: they take too much, and are made again
 
     def found(self) -> LabelErrors:
         """Two rounds: votes from given labels, then discriminants from what the first round believes."""
-        votes, answers = self._first_votes(), self.answers
-        kind, fits = self._fits(votes)
-        first = _average(list(fits.values()))
-        for voter, again in self._second_votes(first):
-            fits[voter] = fit_noise(again, self.split.y, kind)
-        beliefs = _average(list(fits.values()))
-        rates = self._rates(fits)
+        votes = self._first_votes()
+        kind, directions, discriminants = self._tallies(votes)
+        first = directions.joined(discriminants)
+        if not len(first):
+            raise BadData(
+                "label_errors: no layer of these checkpoints tells the labels better than the sizes of the classes do. "
+                "Was the model trained on these samples with this scaling?"
+            )
+        final = directions.joined(self._second_round(first.beliefs(), kind))
+        self._tell(self.total)
+        rates = {epoch: final.rate(epoch) for epoch in self.epochs if epoch in final.rates}
         least_leak = max(rates, key=lambda epoch: rates[epoch])
-        judges = [fit for voter, fit in fits.items() if voter.epoch == least_leak]
-        early = _average(
-            [fit for voter, fit in fits.items() if rates[voter.epoch] >= NEAR_MOST * rates[least_leak]]
-        )
-        low, high = _interval(judges, self.split.y)
+        early = final.beliefs(epoch for epoch in rates if rates[epoch] >= NEAR_MOST * rates[least_leak])
         return LabelErrors(
-            self.split.y, beliefs, torch.stack([fit.clean for fit in fits.values()]).mean(0).numpy(), kind,
-            rates[least_leak], low, high, _matrix(judges, self.split.y), early, rates,
-            _knowledge(votes, early), self.layers, self.names, self.true, self._notes(answers),
+            self.split.y, final.beliefs(), final.clean().numpy(), kind, rates[least_leak],
+            *final.interval(least_leak), final.matrix(least_leak), early, rates, _knowledge(votes, early),
+            self.layers, self.names, self.true, (*self.notes, *self._notes(len(votes) - len(first))),
         )  # fmt: skip
 
-    def _fits(self, votes: dict[Voter, Tensor]) -> tuple[NoiseShape, dict[Voter, NoiseFit]]:
+    def _tallies(self, votes: dict[Voter, Tensor]) -> tuple[NoiseShape, Tally, Tally]:
+        """The kind of noise, and what is believed by VeLPIC's votes and by the discriminants'."""
         labels, asked = self.split.y, self.config.noise
-        if asked is not None:
-            return asked, {voter: fit_noise(one, labels, asked) for voter, one in votes.items()}
+        by_kind: dict[NoiseShape, Tally] = {"even": Tally(labels), "matrix": Tally(labels)}
+
+        def pairs() -> Iterator[tuple[NoiseFit, NoiseFit]]:
+            for voter in [one for one in votes if one.probe == "lda"]:
+                even, matrix = (fit_noise(votes[voter], labels, kind) for kind in by_kind)
+                if even.informative:
+                    by_kind["even"].add(voter.epoch, even)
+                    by_kind["matrix"].add(voter.epoch, matrix)
+                    yield even, matrix
+
         # Cosines are no likelihoods and have no say here: what they leave unsaid would pass for a noise matrix.
-        both = {
-            voter: (fit_noise(one, labels, "even"), fit_noise(one, labels, "matrix"))
-            for voter, one in votes.items()
-            if voter.probe == "lda"
-        }
-        kind = better_kind(list(both.values()), labels, self.folds)
-        return kind, {
-            voter: both[voter][kind == "matrix"] if voter in both else fit_noise(one, labels, kind)
-            for voter, one in votes.items()
-        }
+        better = better_kind(pairs(), labels, self.folds)
+        kind = asked or better
+        directions = Tally(labels)
+        for voter in [one for one in votes if one.probe == "velpic"]:
+            if (fit := fit_noise(votes[voter], labels, kind)).informative:
+                directions.add(voter.epoch, fit)
+        return kind, directions, by_kind[kind]
 
     def _first_votes(self) -> dict[Voter, Tensor]:
+        """(N, C) float32 of every voter."""
         labels, votes = self.split.y, dict[Voter, Tensor]()
         given = torch.nn.functional.one_hot(labels, self.classes).double()
         for epoch, layer, features in self._features():
             where = f"{self.run.unit} {epoch}, layer {layer!r}"
-            votes[Voter(epoch, layer, "velpic")] = directions_votes(
-                features, labels, self.folds, classes=self.classes, where=where
-            )
+            seen = directions_votes(features, labels, self.folds, classes=self.classes, where=where)
+            votes[Voter(epoch, layer, "velpic")] = seen.float()
             judge, voter = Discriminant(features, self.folds, where=where), Voter(epoch, layer, "lda")
-            votes[voter] = judge.votes(given)
-            self.judges[voter] = judge
-            if sum(one.bytes for one in self.judges.values()) > KEPT_BYTES:
-                self.judges = {}
+            votes[voter] = judge.votes(given).float()
+            self._remember(voter, judge)
         return votes
 
-    def _second_votes(self, beliefs: Tensor) -> Iterator[tuple[Voter, Tensor]]:
-        if len(self.judges) == len(self.epochs) * len(self.layers):
-            yield from ((voter, judge.votes(beliefs)) for voter, judge in self.judges.items())
+    def _remember(self, voter: Voter, judge: Discriminant) -> None:
+        """Keep discriminants for the second round, as long as all of them have room."""
+        if self.judges is not None:
+            self.judges[voter] = judge
+            if sum(one.bytes for one in self.judges.values()) > self.room:
+                self.judges = None
+
+    def _second_round(self, beliefs: Tensor, kind: NoiseShape) -> Tally:
+        tally = Tally(self.split.y)
+        for epoch, judge in self._judges():
+            if (fit := fit_noise(judge.votes(beliefs), self.split.y, kind)).informative:
+                tally.add(epoch, fit)
+        return tally
+
+    def _judges(self) -> Iterator[tuple[int, Discriminant]]:
+        if self.judges is not None:
+            yield from ((voter.epoch, judge) for voter, judge in self.judges.items())
             return
-        for epoch, layer, features in self._features():
-            yield Voter(epoch, layer, "lda"), Discriminant(features, self.folds).votes(beliefs)
+        for epoch, _, features in self._features():
+            yield epoch, Discriminant(features, self.folds)
+
+    def _plan(self, model: torch.nn.Module) -> tuple[list[Pass], list[str]]:
+        """Layers in passes whose features have room; maps that have none as the means of their channels."""
+        count, whole = len(self.split.y), self._widths(model, "flatten")
+        wide = [name for name, width in whole.items() if count * width * 4 > self.room]
+        pooled = self._widths(model, "mean") if wide else {}
+        widths = {name: pooled[name] if name in wide else whole[name] for name in self.layers}
+        votes = 2 * len(self.epochs) * len(self.layers) * count * self.classes * 4
+        need = max(votes, *(count * width * 4 for width in widths.values()))
+        if need > self.room:
+            raise BadValue(
+                "label_errors(memory=...)", f"{show_size(3 * need)} at least for {count} samples", self.config.memory,
+                "Or name fewer layers and checkpoints.",
+            )  # fmt: skip
+        sizes = {name: count * width * 4 for name, width in widths.items()}
+        whole_maps = {name: size for name, size in sizes.items() if name not in wide}
+        passes = [Pass("flatten", names) for names in _packed(whole_maps, self.room)]
+        passes += [Pass("mean", names) for names in _packed({name: sizes[name] for name in wide}, self.room)]
+        words = f"Averaged over places, to fit into {self.config.memory} of memory: {', '.join(wide)}."
+        return passes, [words] if wide else []
+
+    def _widths(self, model: torch.nn.Module, rule: ConvRule) -> dict[str, int]:
+        reader = Reader(model, scaling=self.scaling, conv=rule)
+        features = next(reader.stream(self.split.take(torch.arange(2)).x, self.layers)).features
+        return {name: rows.shape[1] for name, rows in features.items()}
 
     def _features(self) -> Iterator[tuple[int, str, Tensor]]:
-        """Every layer of every checkpoint, one pass per checkpoint; the model's answers are kept."""
+        """Every layer of every checkpoint; the model's answers are kept."""
         for epoch in self.epochs:
-            parts: dict[str, list[Tensor]] = {name: [] for name in self.layers}
-            said: list[Tensor] = []
-            for batch in self._reader(epoch).stream(self.split.x, self.layers):
-                said.append(batch.outputs.argmax(1).cpu())
-                for name, rows in batch.features.items():
-                    parts[name].append(rows.float())
-            self.answers[epoch] = torch.cat(said)
-            for name in self.layers:
-                yield epoch, name, torch.cat(parts.pop(name))
-            self.done += 1
-            if self.watch:
-                self.watch(self.done, self.total)
+            for one in self.passes:
+                parts: dict[str, list[Tensor]] = {name: [] for name in one.layers}
+                said: list[Tensor] = []
+                for batch in self._reader(epoch, one.conv).stream(self.split.x, one.layers):
+                    said.append(batch.outputs.argmax(1).cpu())
+                    for name, rows in batch.features.items():
+                        parts[name].append(rows.float())
+                self.answers[epoch] = torch.cat(said)
+                for name in one.layers:
+                    yield epoch, name, torch.cat(parts.pop(name))
+                self._tell(self.done + 1)
 
-    def _reader(self, epoch: int) -> Reader:
+    def _tell(self, done: int) -> None:
+        self.done = done
+        if self.watch:
+            self.watch(done, self.total)
+
+    def _reader(self, epoch: int, conv: ConvRule) -> Reader:
         model = self.run.model(epoch)
         if self.config.device is not None:
             model = model.to(find_device(self.config.device))
-        return Reader(model, scaling=self.scaling, batch_size=self.config.batch_size)
+        return Reader(model, scaling=self.scaling, batch_size=self.config.batch_size, conv=conv)
 
     def _asked(self) -> tuple[int, ...]:
         asked = tuple(self.run.checkpoint(at).at for at in self.config.checkpoints or ())
@@ -257,36 +315,39 @@ class _Search:
             )
         return outputs.shape[1]
 
-    def _rates(self, fits: dict[Voter, NoiseFit]) -> dict[int, float]:
-        """The share of wrong labels as each checkpoint sees it; it falls as the network learns them by heart."""
-        return {
-            epoch: float(
-                np.mean([_wrong(fit, self.split.y).mean() for v, fit in fits.items() if v.epoch == epoch])
-            )
-            for epoch in self.epochs
-        }
-
-    def _notes(self, answers: dict[int, Tensor]) -> tuple[str, ...]:
-        notes: list[str] = []
+    def _notes(self, silent: int) -> Iterator[str]:
         last = self.epochs[-1]
-        share = float((answers[last] == self.split.y).double().mean())
+        share = float((self.answers[last] == self.split.y).double().mean())
         most = float(self.split.y.bincount().max()) / len(self.split.y)
-        if last and share <= 1.1 * most:
-            notes.append(
-                f"At {self.run.unit} {last} the model agrees with {share:.1%} of the labels, as much as always naming "
-                "the commonest class would: was it trained on these samples with this scaling?"
+        if last and share - most <= 0.1 * (1 - most):
+            yield (
+                f"At {self.run.unit} {last} the model agrees with {share:.1%} of the labels, hardly more than always "
+                f"naming the commonest class would ({most:.1%}): was it trained on these samples with this scaling?"
             )
         if len(self.epochs) == 1:
-            notes.append(
+            yield (
                 f"One checkpoint only ({self.run.unit} {last}): if it has learned the labels by heart, its layers "
                 "say of wrong ones that they are right. Early checkpoints tell more."
             )
         missing = (self.split.y.bincount(minlength=self.classes) == 0).nonzero()[:, 0].tolist()
         if missing:
-            notes.append(
-                f"No sample is labelled {', '.join(self.names[c] for c in missing)}: never proposed."
-            )
-        return tuple(notes)
+            yield f"No sample is labelled {', '.join(self.names[c] for c in missing)}: never proposed."
+        if silent:
+            voters = 2 * len(self.epochs) * len(self.layers)
+            yield f"{silent} of {voters} voters told the labels no better than the classes' sizes do: they had no say."
+
+
+def _packed(sizes: dict[str, int], room: int) -> list[tuple[str, ...]]:
+    """Names in order, in groups whose sizes add up to `room` at most."""
+    groups: list[list[str]] = []
+    left = -1
+    for name, size in sizes.items():
+        if size > left:
+            groups.append([])
+            left = room
+        groups[-1].append(name)
+        left -= size
+    return [tuple(group) for group in groups]
 
 
 def _spread(epochs: Sequence[int]) -> tuple[int, ...]:
@@ -299,14 +360,6 @@ def _spread(epochs: Sequence[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(nearest))
 
 
-def _wrong(fit: NoiseFit, labels: Tensor) -> Tensor:
-    return 1 - fit.beliefs.gather(1, labels[:, None])[:, 0]
-
-
-def _average(fits: Sequence[NoiseFit]) -> Tensor:
-    return torch.stack([fit.beliefs for fit in fits]).mean(0)
-
-
 def _knowledge(votes: dict[Voter, Tensor], beliefs: Tensor) -> dict[tuple[int, str], float]:
     """How much belief there is in the class that VeLPIC names on each layer, on average over the samples."""
     return {
@@ -314,20 +367,3 @@ def _knowledge(votes: dict[Voter, Tensor], beliefs: Tensor) -> dict[tuple[int, s
         for voter, one in votes.items()
         if voter.probe == "velpic"
     }
-
-
-def _interval(judges: Sequence[NoiseFit], labels: Tensor) -> tuple[float, float]:
-    """The range of the voters' rates, widened by the sampling error of a share among so many labels."""
-    rates = [float(_wrong(fit, labels).mean()) for fit in judges]
-    middle = float(np.mean(rates))
-    error = 1.96 * (max(middle * (1 - middle), 0.0) / len(labels)) ** 0.5
-    return max(0.0, min(rates) - error), min(1.0, max(rates) + error)
-
-
-def _matrix(judges: Sequence[NoiseFit], labels: Tensor) -> NDArray[np.float64]:
-    """Beliefs counted by given label; a class that nobody believes in has the row of one that stays itself."""
-    beliefs = _average(judges)
-    counts = beliefs.T @ torch.nn.functional.one_hot(labels, beliefs.shape[1]).double()
-    sizes = counts.sum(1, keepdim=True)
-    own = torch.eye(len(counts), dtype=torch.float64)
-    return torch.where(sizes > 0, counts / sizes.clamp(min=torch.finfo(torch.float64).tiny), own).numpy()

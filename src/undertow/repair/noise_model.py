@@ -6,17 +6,21 @@
     fitted.beliefs                                         # (N, C): P(true | features, given label)
     better_kind([(even, fitted), ...], labels, folds)      # "even" or "matrix": which foretells held-out labels
 
-The model: the true class of sample i is k with probability q_ik = softmax(temperature x votes_i)_k, and a label
-that is truly k is given as g with probability T_kg. Both are found by maximum likelihood of the given labels:
-T by EM, the temperature by a search outside of it. So the temperature is not a matter of taste: it is the one at
-which the votes, seen through T, foretell the labels best. `even` noise has one parameter (every wrong class is as
-likely), `matrix` has C (C - 1); a matrix that is not there is paid for with wrong suspects among classes that look
-alike, so it is taken only where it foretells labels of folds that it was not fitted on.
+The model: the true class of sample i is k with probability q_ik, proportional to share_k exp(temperature x votes_ik),
+and a label that is truly k is given as g with probability T_kg. T is found by EM and the temperature by a search
+outside of it, both by the likelihood of the given labels. So the temperature is not a matter of taste: it is the one
+at which the votes, seen through T, foretell the labels best. Without shares of the classes, T would have to explain
+that some classes are larger than others, and clean labels of a rare class would pass for noise.
+
+`even` noise has one parameter (every wrong class is as likely), and the shares are those that it turns into the given
+ones. `matrix` has C (C - 1), and takes the shares as given: T and shares together would be too free. A matrix that is
+not there is paid for with wrong suspects among classes that look alike, so it is taken only where it foretells labels
+of folds that it was not fitted on. A class that is never given is never believed in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,8 +29,8 @@ from torch import Tensor
 
 NoiseShape = Literal["even", "matrix"]
 
-FIRST_STEPS, MORE_STEPS = 10, 4
-"""Of EM: from the first guess, and at each further temperature from the matrix of the one before."""
+FIRST_STEPS, MORE_STEPS, LAST_STEPS = 10, 4, 40
+"""Of EM: from the first guess, at each further temperature from the matrix of the one before, and at the last one."""
 MOST_CLIMBS = 12
 FIRST_RATE = 0.2
 """Where EM starts; the likelihood has one maximum in T for given votes, since it is concave in T."""
@@ -38,9 +42,31 @@ class NoiseFit:
 
     temperature: float
     matrix: Tensor  # (C, C) float64: row k says how labels that are truly k are given
+    odds: Tensor  # (C, N) float64: what the votes say if all classes are equally frequent
     clean: Tensor  # (N, C) float64
     beliefs: Tensor  # (N, C) float64
     likelihood: float  # of the given labels: sum of logarithms
+    gain: float  # of that over the likelihood of the classes' shares alone
+
+    @property
+    def informative(self) -> bool:
+        """Whether the votes tell the labels better than shares do, by more than the two parameters of even noise."""
+        return self.gain > 2
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """How often classes truly occur, and how labels of each are given."""
+
+    matrix: Tensor  # (C, C)
+    shares: Tensor  # (C,)
+
+    @classmethod
+    def first_guess(cls, labels: Tensor, classes: int) -> Noise:
+        """Even noise at the first rate; classes as often as labels are given."""
+        return cls(
+            even_matrix(FIRST_RATE, classes), labels.bincount(minlength=classes).double() / len(labels)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,27 +74,34 @@ class _Tried:
     """What one temperature came to."""
 
     temperature: float
-    matrix: Tensor
+    noise: Noise
     likelihood: float
 
 
 def fit_noise(votes: Tensor, labels: Tensor, kind: NoiseShape) -> NoiseFit:
-    """Temperature and noise matrix of most likelihood for given labels (N,)."""
-    start = 1 / (float(votes[votes.isfinite()].std()) or 1.0)  # one unit of the votes' own spread
-    best = _at_temperature(votes, labels, kind, start, even_matrix(FIRST_RATE, votes.shape[1]), FIRST_STEPS)
+    """Temperature and noise of most likelihood for given labels (N,)."""
+    # Classes in rows: products and sums of few long rows are twice as fast as those of many short ones.
+    rows = votes.double().T.contiguous()  # (C, N)
+    first = Noise.first_guess(labels, len(rows))
+    start = 1 / (float(rows[rows.isfinite()].std()) or 1.0)  # one unit of the votes' own spread
+    best = _at_temperature(rows, labels, kind, start, first, FIRST_STEPS)
     for factor in (2.0, 2.0**0.5, 2.0**0.25, 2.0**0.125, 2.0**0.0625):  # climb in steps of 2, then finer ones
-        best = _climb(votes, labels, kind, best, factor)
-    clean = (votes * best.temperature).softmax(1)
-    beliefs = believe(clean, labels, best.matrix)
-    return NoiseFit(best.temperature, best.matrix, clean, beliefs, best.likelihood)
+        best = _climb(rows, labels, kind, best, factor)
+    odds = (rows * best.temperature).softmax(0)
+    noise = improve(odds, labels, best.noise, kind, LAST_STEPS)
+    clean = true_chances(odds, noise.shares)
+    likelihood = log_likelihood(clean, labels, noise.matrix)
+    gain = likelihood - float(first.shares.log()[labels].sum())
+    beliefs = believe(clean.T, labels, noise.matrix)
+    return NoiseFit(best.temperature, noise.matrix, odds, clean.T, beliefs, likelihood, gain)
 
 
-def _climb(votes: Tensor, labels: Tensor, kind: NoiseShape, best: _Tried, factor: float) -> _Tried:
+def _climb(rows: Tensor, labels: Tensor, kind: NoiseShape, best: _Tried, factor: float) -> _Tried:
     """Go on by `factor`, up or down, as long as the likelihood grows."""
     for way in (factor, 1 / factor):
         first = best
         for _ in range(MOST_CLIMBS):
-            tried = _at_temperature(votes, labels, kind, best.temperature * way, best.matrix, MORE_STEPS)
+            tried = _at_temperature(rows, labels, kind, best.temperature * way, best.noise, MORE_STEPS)
             if tried.likelihood <= best.likelihood:
                 break
             best = tried
@@ -78,46 +111,51 @@ def _climb(votes: Tensor, labels: Tensor, kind: NoiseShape, best: _Tried, factor
 
 
 def _at_temperature(
-    votes: Tensor, labels: Tensor, kind: NoiseShape, temperature: float, matrix: Tensor, steps: int
+    rows: Tensor, labels: Tensor, kind: NoiseShape, temperature: float, noise: Noise, steps: int
 ) -> _Tried:
-    clean = (votes * temperature).softmax(1)
-    matrix = fit_matrix(clean, labels, kind, matrix, steps)
-    return _Tried(temperature, matrix, log_likelihood(clean, labels, matrix))
+    odds = (rows * temperature).softmax(0)
+    noise = improve(odds, labels, noise, kind, steps)
+    return _Tried(temperature, noise, log_likelihood(true_chances(odds, noise.shares), labels, noise.matrix))
 
 
-def fit_matrix(clean: Tensor, labels: Tensor, kind: NoiseShape, matrix: Tensor, steps: int) -> Tensor:
-    """The noise matrix after so many steps of EM from `matrix`."""
-    if kind == "even":
-        return _fit_even(clean.gather(1, labels[:, None])[:, 0], clean.shape[1], matrix, steps)
-    given = torch.nn.functional.one_hot(labels, clean.shape[1]).double()
+def improve(odds: Tensor, labels: Tensor, noise: Noise, kind: NoiseShape, steps: int) -> Noise:
+    """The noise after so many steps of EM for votes as `odds` (C, N) of classes that are equally frequent."""
+    matrix, shares, classes = noise.matrix, noise.shares, len(odds)
+    given = torch.nn.functional.one_hot(labels, classes).T.double()
+    seen = given.mean(1)
     for _ in range(steps):
-        # Beliefs clean_ik T_kg / chance_i, summed over the samples given as g, without making them.
-        counts = matrix * (clean.T @ (given / _chance(clean, labels, matrix)[:, None]))
-        counts += (
-            1 / clean.shape[1]
-        )  # one label of each row spread evenly: a class without belief keeps a row
-        matrix = counts / counts.sum(1, keepdim=True)
-    return matrix
+        clean = true_chances(odds, shares)
+        # Beliefs clean_ki T_kg / chance_i, summed over the samples given as g, without making them.
+        counts = matrix * (clean @ (given / _chance(clean, labels, matrix)).T)
+        if kind == "even":
+            matrix = even_matrix(1 - float(counts.diagonal().sum()) / len(labels), classes)
+            shares = _behind(seen, shares, matrix)
+        else:
+            counts += 1 / classes  # one label of each row spread evenly: a class without belief keeps a row
+            matrix = counts / counts.sum(1, keepdim=True)
+    return Noise(matrix, shares)
 
 
-def _fit_even(own: Tensor, classes: int, matrix: Tensor, steps: int) -> Tensor:
-    """The same for even noise, which asks only for `own` (N,): what is said of the class that is given."""
-    right = float(matrix[0, 0])
-    for _ in range(steps):
-        other = (1 - right) / (classes - 1)
-        chance = own * right + (1 - own) * other
-        right = float(torch.where(chance > 0, own * right / chance, own).mean())
-    return even_matrix(1 - right, classes)
+def _behind(seen: Tensor, shares: Tensor, matrix: Tensor) -> Tensor:
+    """One step from `shares` towards those true shares that the matrix turns into the `seen` ones (C,)."""
+    expected = shares @ matrix
+    return shares * (matrix @ torch.where(seen > 0, seen / expected, 0))
+
+
+def true_chances(odds: Tensor, shares: Tensor) -> Tensor:
+    """(C, N): P(true | features)."""
+    weighted = odds * shares[:, None]
+    return weighted / weighted.sum(0)
 
 
 def _chance(clean: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
-    """(N,): P(given | features)."""
-    return (clean @ matrix).gather(1, labels[:, None])[:, 0]
+    """(N,): P(given | features), for `clean` (C, N)."""
+    return (matrix.T @ clean).gather(0, labels[None])[0].clamp(min=torch.finfo(torch.float64).tiny)
 
 
 def log_likelihood(clean: Tensor, labels: Tensor, matrix: Tensor) -> float:
-    """Of the given labels: the sum of log P(given | features)."""
-    return float(_chance(clean, labels, matrix).clamp(min=torch.finfo(torch.float64).tiny).log().sum())
+    """Of the given labels: the sum of log P(given | features), for `clean` (C, N)."""
+    return float(_chance(clean, labels, matrix).log().sum())
 
 
 def believe(clean: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
@@ -138,7 +176,7 @@ def even_matrix(rate: float, classes: int) -> Tensor:
 
 
 def better_kind(
-    fits: Sequence[tuple[NoiseFit, NoiseFit]], labels: Tensor, folds: Sequence[Tensor]
+    fits: Iterable[tuple[NoiseFit, NoiseFit]], labels: Tensor, folds: Sequence[Tensor]
 ) -> NoiseShape:
     """The kind of noise that foretells labels of folds it was not fitted on, over all voters.
 
@@ -156,12 +194,13 @@ def better_kind(
 
 def _foretold(fit: NoiseFit, labels: Tensor, folds: Sequence[Tensor], kind: NoiseShape) -> float:
     """Log-likelihood of each fold's labels under the noise of the other folds."""
-    total = 0.0
+    total, classes = 0.0, len(fit.odds)
     for fold in folds:
         others = torch.ones(len(labels), dtype=torch.bool)
         others[fold] = False
-        # From the even guess, not from the fit to all labels, which has seen this fold.
-        first = even_matrix(FIRST_RATE, fit.clean.shape[1])
-        matrix = fit_matrix(fit.clean[others], labels[others], kind, first, FIRST_STEPS)
-        total += log_likelihood(fit.clean[fold], labels[fold], matrix)
+        # From the first guess, not from the fit to all labels, which has seen this fold.
+        first = Noise.first_guess(labels[others], classes)
+        noise = improve(fit.odds[:, others], labels[others], first, kind, FIRST_STEPS)
+        clean = true_chances(fit.odds[:, fold], noise.shares)
+        total += log_likelihood(clean, labels[fold], noise.matrix)
     return total

@@ -13,6 +13,7 @@ the class means, and what remains is a solve for C columns and algebra of C x C 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -54,6 +55,7 @@ def directions_votes(
     Power iterations for all folds of a class at once: a row counts in every column but that of its own fold.
     """
     check_rows(features, where)
+    features = _sized(features)
     outside = _outside(folds, len(features), features)
     vectors = features.new_zeros(len(folds), classes, features.shape[1])
     for c in range(classes):
@@ -66,7 +68,7 @@ def directions_votes(
     votes = torch.zeros(len(features), classes, dtype=torch.float64)
     for at, fold in enumerate(folds):
         rows = fold.to(features.device)
-        votes[fold] = ((features[rows] / lengths[rows]) @ vectors[at].T).double().cpu()
+        votes[fold] = ((features[rows] / lengths[rows]) @ vectors[at].T).cpu().double()
     return votes
 
 
@@ -98,12 +100,19 @@ def _outside(folds: Sequence[Tensor], count: int, like: Tensor) -> Tensor:
     return weights
 
 
+def _sized(rows: Tensor) -> Tensor:
+    """Divided by a power of two near their largest magnitude: no vote changes, and squares of squares stay finite."""
+    largest = float(rows.abs().max())
+    return rows / 2.0 ** math.frexp(largest)[1] if largest else rows
+
+
 class Discriminant:
     """Gaussians of one covariance on the features, out of fold; the covariance of all rows is kept, with a ridge."""
 
     def __init__(self, features: Tensor, folds: Sequence[Tensor], *, where: str = "features") -> None:
         check_rows(features, where)
         self.folds = folds
+        features = _sized(features)
         rows = _narrowed(features - features.mean(0))
         self._factor = _factor(rows)
         self._parts = [rows[fold.to(features.device)] for fold in folds]
@@ -111,7 +120,7 @@ class Discriminant:
     @property
     def bytes(self) -> int:
         """What it takes of memory."""
-        return sum(part.numel() * part.element_size() for part in self._parts)
+        return sum(part.numel() * part.element_size() for part in (*self._parts, self._factor))
 
     def votes(self, beliefs: Tensor) -> Tensor:
         """Log-likelihoods (N, C) float64 of the classes, up to a constant of each row.
@@ -122,7 +131,7 @@ class Discriminant:
         """
         sizes = [beliefs[fold].sum(0) for fold in self.folds]
         sums = [
-            (beliefs[fold].to(part.device, part.dtype).T @ part).double().cpu()
+            (beliefs[fold].to(part.device, part.dtype).T @ part).cpu().double()
             for fold, part in zip(self.folds, self._parts, strict=True)
         ]
         all_sizes, all_sums = torch.stack(sizes).sum(0), torch.stack(sums).sum(0)
@@ -131,7 +140,7 @@ class Discriminant:
             left = all_sizes - size
             means = (all_sums - own) / torch.where(left > 0, left, torch.ones_like(left))[:, None]
             solved = torch.cholesky_solve(means.T, self._factor)  # (D, C)
-            along = (part @ solved.to(part.device, part.dtype)).double().cpu()
+            along = (part @ solved.to(part.device, part.dtype)).cpu().double()
             votes[fold] = _likelihoods(along, means @ solved, left)
         return votes
 

@@ -52,7 +52,7 @@ def sliced_wasserstein(
 
 
 def _in_one_order(rows: Tensor) -> Tensor:
-    """The rows by their sums: a product may round a row by its place, and equal sets must have distance zero."""
+    """The rows by their sums: a product may round a row by its place, and the same set in another order is no other."""
     return rows[rows.contiguous().sum(1).argsort(stable=True)]
 
 
