@@ -32,7 +32,7 @@ def main(page: str) -> None:
     for part in parts:
         whole.paste(part, (0, top))
         top += part.height
-    whole.quantize(192).save(target, optimize=True)
+    whole.quantize(256, kmeans=1).save(target, optimize=True)
 
 
 if __name__ == "__main__":

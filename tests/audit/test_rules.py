@@ -31,9 +31,14 @@ def test_a_memorising_run(audited):
     assert list(found) == TOPICS
     yes = ["training", "memorising", "knowledge", "repair", "noise", "checkpoint"]
     assert [found[topic] for topic in yes] == ["yes"] * len(yes)
-    assert result.headline.startswith("It learns wrong labels by heart since epoch 30")
+    assert result.headline.startswith("It learns wrong labels by heart, beginning between epoch 20 and 30: ")
+    assert "at its best kept checkpoint, epoch 12, to" in result.headline
     assert result.verdict.topic("memorising").numbers["since"] == 30
+    assert result.verdict.topic("memorising").numbers["before"] == 20
     assert result.verdict.topic("checkpoint").numbers["use"] == 12
+    assert result.verdict.topic("checkpoint").short == "epoch 12"
+    assert str(result.verdict).startswith(f"{result.headline}\n\ntraining    yes")
+    assert str(result) == str(result.verdict)
     assert result.measures["memorised_low"] > 0.2
     assert result.measures["noise"] == pytest.approx(458 / 1297)
 
@@ -51,6 +56,7 @@ def test_a_clean_run(audited):
 def test_a_lazy_run(audited):
     result = audited("lazy")
     assert answers(result)["richness"] == "no"
+    assert result.verdict.topic("richness").short == "lazy"
     assert result.measures["s_init"] > 0.999
     assert result.verdict.topic("richness").sentence.startswith("Lazy: ")
 
@@ -88,7 +94,7 @@ def test_a_broken_run(spoiled):
     run = spoiled(lambda model: None, lambda model: None, poison, lambda model: None)
     result = ut.audit(run, ut.load_data("digits"), probes="velpic", fits="given")
     assert answers(result)["training"] == "no"
-    assert result.headline.startswith("Broken: at epoch 2 and 1 later checkpoints the model gives no numbers")
+    assert result.headline.startswith("Broken: at epoch 2 and 1 later checkpoint the model gives no numbers")
     assert "layer2.linear.weight" in result.headline
     assert result.measures["broken"] == 2
     known = result.table[result.table["value"].notna()]
@@ -143,6 +149,57 @@ def test_memorising_without_known_wrong_labels(scores, answer):
     assert said(story(*scores), "memorising")[0] == answer
 
 
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        (
+            [(0, 0.1, 0.1), (5, 0.9, 0.9), (10, 0.7, 0.6)],
+            "fell by 20.0 points (15.8 to 24.1), but training accuracy did not rise meanwhile: 90.0 % at epoch 5, "
+            "60.0 % at epoch 10.",
+        ),
+        ([(0, 0.1, 0.1), (5, 0.7, 0.9), (10, 0.7, 1.0)], "did not clearly fall (0.0 points"),
+        ([(0, 0.1, 0.1), (5, 0.9, 0.9), (10, 0.7, 1.0)], "Yes, after epoch 5: test accuracy fell by 20.0 points"),
+    ],
+)  # fmt: skip
+def test_a_fall_is_called_a_fall(scores, words):
+    """Fails if every case that cannot be told is said to be one without a clear fall."""
+    assert words in said(story(*scores), "memorising")[1]
+
+
+def swapped(note: str, *scores: tuple[int, float, float]) -> list[dict[str, Any]]:
+    rows = story(*scores)
+    return [*rows, row("temporal", "swap_early", 10, "layer1", 0.9, shallow=5, n=1000, note=note)]
+
+
+@pytest.mark.parametrize(
+    ("last", "answer", "short", "words"),
+    [
+        ((10, 0.7, 1.0), "yes", "layer2, layer3", "Memorisation entered in layer2 and layer3: 20 of 26"),
+        (
+            (10, 0.7, 0.6),
+            "cannot tell",
+            "?",
+            "Cannot tell whether it is memorisation, but accuracy was lost in layer2",
+        ),
+    ],
+)
+def test_a_place_claims_memorisation_only_where_there_is_some(last, answer, short, words):
+    rows = swapped("Entered in layer2 and layer3: 20 of 26.", (0, 0.1, 0.1), (5, 0.9, 0.9), last)
+    found = next(one for one in judge(Evidence(rows, CONTEXT)) if one.topic == "place")
+    assert (found.answer, found.short) == (answer, short)
+    assert found.sentence.startswith(words)
+
+
+def test_a_run_that_does_not_memorise_has_nothing_to_place():
+    rows = swapped("Entered in layer2: 20 of 26.", (0, 0.1, 0.1), (5, 0.9, 0.9), (10, 0.7, 1.0))
+    clean = Context("made", "epoch", "clean test labels", 10, (0, 1000))
+    assert said(rows, "memorising", clean)[0] == "no"
+    assert said(rows, "place", clean) == (
+        "no",
+        "No memorisation to place; accuracy was lost in layer2: 20 of 26.",
+    )
+
+
 @pytest.mark.parametrize(("n", "answer"), [(50, "cannot tell"), (5000, "yes")])
 def test_few_samples_cannot_tell_what_many_can(n, answer):
     """The same numbers: only the intervals differ."""
@@ -168,7 +225,7 @@ def test_memorising_from_wrong_labels(repeated, classes, answer):
     context = Context("made", "epoch", "clean test labels", classes, (400, 1000))
     assert said(rows, "memorising", context)[0] == answer
     if answer == "yes":
-        assert "since epoch 5" in said(rows, "memorising", context)[1]
+        assert "beginning between epoch 0 and 5" in said(rows, "memorising", context)[1]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +255,8 @@ def test_knowledge():
     assert said([*rows, probe(0.73)], "knowledge")[0] == "cannot tell"
     answer, sentence = said([*rows, probe(0.8, "layer2"), probe(0.75)], "knowledge")
     assert answer == "yes"
-    assert sentence.startswith("layer2 still knows more")
+    assert sentence.startswith("layer2 still knows more than the model says: VeLPIC reads 80.0 % at layer2")
+    assert said([*rows, probe(0.8, "4")], "knowledge")[1].startswith("layer 4 still knows")
 
 
 def test_pixels_and_controls_are_no_knowledge_of_the_model():
@@ -242,7 +300,12 @@ def test_window(spans, answer):
     rows = story((0, 0.1, 0.1), (10, 0.7, 0.9))
     for place, (value, low, high) in enumerate(spans):
         rows.append(row("temporal", "window", 10, f"layer{place}", value, low=low, high=high, n=500))
-    assert said(rows, "window")[0] == answer
+    found = said(rows, "window")
+    assert found[0] == answer
+    assert (
+        f"with layer0 from up to {spans[0][0]} epochs earlier, layer1 from up to 9 epochs earlier ("
+        in found[1]
+    )
 
 
 def test_noise_from_probes_is_that_of_the_formula():

@@ -70,12 +70,15 @@ def test_files_hold_what_the_result_does(audited):
     assert set(stored) == wanted
     assert stored["situation"] == "clean test labels"
     assert stored["measures"] == result.measures
-    assert set(stored["verdict"][0]) == {"topic", "sentence", "answer", "numbers", "rule"}
+    assert set(stored["verdict"][0]) == {"topic", "sentence", "answer", "short", "numbers", "rule"}
     assert stored["data"] == {
         "name": "digits", "classes": [str(n) for n in range(10)], "train": 1297, "test": 500
     }  # fmt: skip
     pd.testing.assert_frame_equal(pd.read_parquet(result.folder / "audit.parquet"), result.table)
-    assert str(result.verdict).splitlines()[0].startswith("training    Trained: ")
+    lines = str(result.verdict).splitlines()
+    assert lines[:2] == [result.headline, ""]
+    assert lines[2].startswith("training    yes  ")
+    assert "  Trained: " in lines[2]
 
 
 def test_the_models_own_numbers(audited, trained):
@@ -305,13 +308,29 @@ def test_other_weights_are_read_anew(own):
     )["value"]  # fmt: skip
 
 
+def test_a_quick_audit_replaces_no_full_one(own):
+    """Fails if CI's quick gate takes the place of the audit that somebody looks at."""
+    light = {"lenses": ["richness"], "quick": True, "samples": 200}
+    assert ut.audit(own, **light).folder == own.path
+    ut.audit(own, lenses=["richness"])
+    kept = {path: path.read_bytes() for path in own.path.rglob("audit*") if path.is_file()}
+    assert json.loads(kept[own.path / "audit.json"])["quick"] is False
+    parts = {path: path.read_bytes() for path in (own.path / "audit-parts").iterdir()}
+    again = ut.audit(own, **light)
+    assert again.folder == own.path / "audit-quick"
+    assert again.about["settings"]["notes"][0].startswith(f"kept in {again.folder}")
+    assert json.loads((again.folder / "audit.json").read_text())["quick"] is True
+    assert {path: path.read_bytes() for path in [*kept, *parts]} == kept | parts
+    assert ut.audit(own, out=own.path, **light).folder == own.path, "who names the folder gets it"
+
+
 def test_progress_adds_up_to_the_whole(own):
     watch = Interrupting(-1)
     ut.audit(own, watch=watch, **LIGHT)
     assert sum(share for _, share in watch.seen) == pytest.approx(1.0)
     assert {stage for stage, _ in watch.seen} == {"reading", "probes", "drift", "composites", "repair"}
     assert watch.estimate.seconds > 0
-    assert "of memory: " in str(watch.estimate)
+    assert "of memory for features: " in str(watch.estimate)
 
 
 # ---------------------------------------------------------------------- situations

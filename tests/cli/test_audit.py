@@ -97,6 +97,16 @@ def test_the_gate(capsys, run):
     assert call(capsys, *quick, "--fail-if", "accuracy > 2", "--fail-if", "d_lr > 5")[0] == 0
 
 
+def test_a_quick_gate_leaves_a_full_audit_alone(capsys, run):
+    call(capsys, "audit", run)
+    full = {name: (run / name).read_bytes() for name in ("audit.json", "audit.parquet", "report.html")}
+    code, out, err = call(capsys, "audit", run, "--quick", "--fail-if", "accuracy < 2")
+    assert code == 3
+    assert err.startswith("undertow: failed: accuracy < 2")
+    assert f"Kept in {run / 'audit-quick' / 'audit.parquet'}" in out
+    assert {name: (run / name).read_bytes() for name in full} == full
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -112,6 +112,12 @@ def test_freeze_and_reinitialise_from_the_command_line(capsys, tmp_path):
         (["data", "show", "minst"], 2, "Did you mean 'mnist'"),
         (["data", "fetch"], 2, "at least one data set"),
         (["data", "lst"], 2, 'Did you mean "list"?'),
+        (["repair", "run"], 2, "repair: --out FILE is missing; give the repaired model's file"),
+        (["repair", "run", "--out"], 2, "repair: --out wants a value; give the repaired model's file"),
+        (["figure", "run"], 2, "figure: NAME is missing; give one of latent-dynamics, heat-map"),
+        (["audit"], 2, "audit: RUN is missing; give the run's folder"),
+        (["study", "show"], 2, "`undertow study list` lists them"),
+        (["train", "--epochs"], 2, "train: --epochs wants a value"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(capsys, tmp_path, monkeypatch, arguments, code, message):
@@ -160,6 +166,61 @@ def test_foreign_checkpoints_are_shown(capsys, tmp_path):
     code, out, err = call(capsys, "show", tmp_path)
     assert (code, err) == (0, "")
     assert "kept at epoch 3" in out
+
+
+def test_folders_without_checkpoints_say_what_they_hold(capsys, tmp_path):
+    code, _, err = call(capsys, "audit", tmp_path)
+    assert code == 1
+    assert err == f"undertow: {tmp_path} holds no checkpoints (.safetensors, .pt, .pth, .ckpt, .bin).\n"
+    (tmp_path / "last.pt").write_bytes(b"")
+    assert "carry no epoch and no step (last.pt). Rename them" in call(capsys, "show", tmp_path)[2]
+    (tmp_path / "last.pt").unlink()
+    call(capsys, "train", "mlp:8", "--epochs", "0", "--out", tmp_path / "one", "--device", "cpu")
+    assert f"is no run itself but holds one: give {tmp_path / 'one'}." in call(capsys, "show", tmp_path)[2]
+    call(capsys, "train", "mlp:8", "--epochs", "0", "--out", tmp_path / "two", "--device", "cpu")
+    assert f"holds 2: `undertow runs {tmp_path}` lists them." in call(capsys, "audit", tmp_path)[2]
+
+
+@pytest.mark.parametrize("command", ["audit", "probe", "labels", "repair --out x.safetensors", "cuts"])
+def test_foreign_checkpoints_want_model_and_data_at_once(capsys, tmp_path, command):
+    torch.save({"weight": torch.zeros(2, 2)}, tmp_path / "model_epoch_3.pt")
+    name, *more = command.split()
+    code, _, err = call(capsys, name, tmp_path, *more)
+    assert code == 2
+    assert "--model package.module:function" in err
+    assert "--data NAME or PATH" in err
+    code, _, err = call(capsys, name, tmp_path, *more, "--data", "digits")
+    assert (code, "--data" in err, "--model" in err) == (2, False, True)
+
+
+def test_layers_of_foreign_checkpoints_name_a_command_that_can(capsys, tmp_path):
+    torch.save({"weight": torch.zeros(2, 2)}, tmp_path / "model_epoch_3.pt")
+    code, _, err = call(capsys, "layers", tmp_path)
+    assert code == 2
+    assert f"`undertow cuts {tmp_path} --all --model" in err
+
+
+def test_a_best_epoch_that_was_not_kept_is_told_beside_the_best_kept():
+    from types import SimpleNamespace
+
+    import pandas as pd
+
+    from undertow.cli.summary import ending
+
+    rows = [{"epoch": at, "test_accuracy": share} for at, share in enumerate([0.1, 0.9, 0.8, 0.7])]
+    facts = SimpleNamespace(ended="3 epochs", data=None)
+    run = SimpleNamespace(
+        metrics=pd.DataFrame(rows),
+        epochs=(0, 2, 3),
+        unit="epoch",
+        facts=facts,
+        checkpoints=[1, 2],
+        path="run",
+    )
+    said = ending(run)
+    assert "best at epoch 1: 90.0 %, and at epoch 2 of those that were kept: 80.0 %." in said
+    run.epochs = (0, 1, 3)
+    assert "best at epoch 1: 90.0 %.\n" in ending(run)
 
 
 def test_a_damaged_run_does_not_hide_the_others(capsys, tmp_path):

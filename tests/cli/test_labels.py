@@ -32,7 +32,8 @@ def test_suspects_on_the_screen_and_in_the_folder(capsys, run, tmp_path):
     assert "% of 1297 labels look wrong" in said
     assert "proposed" in said
     assert "is the checkpoint to use" in said
-    assert re.search(r"repair RUN --checkpoint \d+ --layer \S+ --out", said)
+    assert re.search(rf"repair {re.escape(str(run.path))} --checkpoint \d+ --layer \S+ --out", said)
+    assert "on layer layer" not in said
     assert "True labels are known here" in said
     assert len(pd.read_csv(out)) == 1297
     assert np.load(probs).shape == (1297, 10)

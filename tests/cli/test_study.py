@@ -18,12 +18,29 @@ def test_list_names_every_study(capsys):
     assert "min" in out
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_no_name_is_broken_and_rooms_stay_together(capsys, monkeypatch, width):
+    from rich.console import Console
+
+    from undertow.cli import study
+    from undertow.studies.catalogue import STUDIES
+
+    monkeypatch.setattr(study, "console", lambda: Console(width=width, highlight=False))
+    assert main(["study", "list"]) == 0
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines() if line.split(" ")[0] in STUDIES] == list(STUDIES)
+    assert "richness/...: paper 002, Decoupling dynamical richness" in out
+    rooms = [name.partition("/")[0] for name in STUDIES]
+    assert rooms == sorted(rooms, key=["richness", "latent", "temporal"].index)
+
+
 def test_show_says_what_a_scale_changes(capsys):
     assert main(["study", "show", "richness/weight-decay", "--scale", "laptop"]) == 0
     out = capsys.readouterr().out
     assert "epochs 200 → 10" in out
     assert "weight decay 100 → 2000" in out
     assert "D_LR rises" in out
+    assert "Paper 002: Decoupling dynamical richness" in out
 
 
 def test_run_tells_paper_ours_within_and_claims(capsys, tmp_path):

@@ -470,3 +470,16 @@ def test_a_dataset_without_a_length_is_refused() -> None:
 
     with pytest.raises(BadData, match="Endless: wanted a Dataset with a length"):
         load_dataset(Endless(), 0)
+
+
+def test_true_labels_come_with_the_arrays_and_strange_ones_are_refused(tmp_path):
+    x, y = np.random.default_rng(0).random((20, 6, 6), np.float32), np.arange(20) % 2
+    true = 1 - y
+    np.savez(tmp_path / "mine.npz", x_train=x, y_train=y, x_test=x, y_test=y, true_train=true)
+    assert load_path(tmp_path / "mine.npz", seed=0).train.true.tolist() == true.tolist()
+    np.savez(tmp_path / "short.npz", x_train=x, y_train=y, x_test=x, y_test=y, true_train=true[:5])
+    with pytest.raises(BadData, match="wanted one true label per sample, got 5 for 20 samples"):
+        load_path(tmp_path / "short.npz", seed=0)
+    np.savez(tmp_path / "more.npz", x_train=x, y_train=y, x_test=x, y_test=y, y_train_true=true)
+    with pytest.raises(BadData, match=r"got also y_train_true\. Rename"):
+        load_path(tmp_path / "more.npz", seed=0)

@@ -559,6 +559,15 @@ def test_auto_has_defaults_for_other_models():
     assert all(rows.shape[0] == 4 for rows in features.values())
 
 
+def test_auto_leaves_out_what_is_the_input_still():
+    """Fails if a Flatten before all weights counts as a layer: a head grafted on it would be no repair."""
+    deep = [nn.Flatten(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 2)]
+    assert resolve_layers(nn.Sequential(*deep), "auto") == ("2", "4")
+    assert resolve_layers(nn.Sequential(nn.Identity(), *deep), "auto") == ("3", "5")
+    assert resolve_layers(nn.Sequential(*deep), "0") == ("0",), "who asks for it gets it"
+    assert resolve_layers(nn.Sequential(nn.Flatten(), nn.Linear(6, 2)), "auto") == ("input",)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

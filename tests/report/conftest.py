@@ -75,7 +75,7 @@ class Synthetic:
                     for epoch, value in zip(self.epochs, curve, strict=True):
                         place = {"checkpoint": epoch, "layer": layer, "probe": probe, "fit": fit, "n": 500}
                         self.add("latent", "accuracy", value, 0.02, split=split, labels=labels, **place)
-                for epoch in self.epochs:
+                for epoch in self.epochs if probe == self.probes[0] else ():
                     place = {"checkpoint": epoch, "layer": layer, "probe": probe, "fit": "given"}
                     self.add("latent", "dimension", 30 + 10 * number - epoch / 6, split="train", **place)
 
@@ -241,8 +241,8 @@ def facts(made: Synthetic, finished: bool = True) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_suspects(folder: Path, classes: tuple[str, ...], count: int = 24) -> None:
-    """A few blurred discs with a given and a proposed label."""
+def write_suspects(folder: Path, classes: tuple[str, ...], count: int = 40) -> None:
+    """A few blurred discs with a given, a proposed and a true label: every fifth time, the given one was right."""
     random = np.random.default_rng(5)
     sample = np.sort(random.choice(1000, count, replace=False))
     across, down = np.meshgrid(np.linspace(-1, 1, 28), np.linspace(-1, 1, 28))
@@ -251,10 +251,11 @@ def write_suspects(folder: Path, classes: tuple[str, ...], count: int = 24) -> N
         x, y, size = random.uniform(-0.4, 0.4, 3)
         images.append(255 * np.exp(-((across - x) ** 2 + (down - y) ** 2) / (0.12 + 0.1 * abs(size))))
     given = random.integers(0, len(classes), count)
+    true = (given + (np.arange(count) % 5 > 0)) % len(classes)
     pd.DataFrame(
         {
-            "sample": sample, "given": given, "proposed": (given + 1) % len(classes),
-            "score": np.linspace(9, 1, count), "confidence": np.linspace(0.99, 0.5, count),
+            "sample": sample, "given": given, "proposed": (given + 1) % len(classes), "true": true,
+            "score": np.linspace(0.9999, 0.6, count), "confidence": np.linspace(0.8, 0.5, count),
         }
     ).to_parquet(folder / "suspects.parquet")  # fmt: skip
     np.savez(folder / "suspects.npz", sample=sample, images=np.stack(images).astype(np.uint8))
@@ -321,3 +322,59 @@ def browser():
         chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--headless"])
         yield chromium
         chromium.close()
+
+
+class Visitor:
+    """Opens pages and notes every complaint, dialog and request for anything that is not allowed."""
+
+    def __init__(self, browser):
+        self.browser, self.complaints = browser, []
+
+    def open(self, address, *, width=1280, ready=".host svg", allowed=("file:", "data:", "blob:"), **options):
+        context = self.browser.new_context(viewport={"width": width, "height": 900}, **options)
+        page = context.new_page()
+        note = self.complaints.append
+        page.on("console", lambda said: note(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: note(str(error)))
+        page.on("request", lambda asked: None if asked.url.startswith(allowed) else note(asked.url))
+        page.on("dialog", lambda dialog: (note("a dialog opened"), dialog.dismiss()))
+        page.goto(address)
+        page.wait_for_selector(ready)
+        return page
+
+
+@pytest.fixture(scope="module")
+def visitor(browser):
+    """Opens pages for all tests of a file."""
+    return Visitor(browser)
+
+
+@pytest.fixture
+def no_complaints(visitor):
+    """Fails the test in which a page complained."""
+    yield
+    seen = visitor.complaints.copy()
+    visitor.complaints.clear()  # so that one complaint fails one test
+    assert seen == []
+
+
+@pytest.fixture
+def visit(visitor):
+    """Opens an address in a window of its own."""
+    opened = []
+
+    def open_page(address, **options):
+        opened.append(visitor.open(address, **options))
+        return opened[-1]
+
+    yield open_page
+    for page in opened:
+        page.context.close()
+
+
+@pytest.fixture(scope="module")
+def report(audited, tmp_path_factory):
+    """The address of the whole audit's page."""
+    from undertow.report import render
+
+    return render([audited], tmp_path_factory.mktemp("pages") / "report.html").as_uri()

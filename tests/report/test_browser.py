@@ -15,56 +15,7 @@ import pytest
 from undertow.report import render
 from undertow.report.server import make_server
 
-
-class Visitor:
-    """Opens pages and notes every complaint, dialog and request for anything that is not allowed."""
-
-    def __init__(self, browser):
-        self.browser, self.complaints = browser, []
-
-    def open(self, address, *, width=1280, allowed=("file:", "data:", "blob:"), **options):
-        context = self.browser.new_context(viewport={"width": width, "height": 900}, **options)
-        page = context.new_page()
-        note = self.complaints.append
-        page.on("console", lambda said: note(said.text) if said.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: note(str(error)))
-        page.on("request", lambda asked: None if asked.url.startswith(allowed) else note(asked.url))
-        page.on("dialog", lambda dialog: (note("a dialog opened"), dialog.dismiss()))
-        page.goto(address)
-        page.wait_for_selector(".host svg")
-        return page
-
-
-@pytest.fixture(scope="module")
-def visitor(browser):
-    return Visitor(browser)
-
-
-@pytest.fixture(autouse=True)
-def no_complaints(visitor):
-    yield
-    seen = visitor.complaints.copy()
-    visitor.complaints.clear()  # so that one complaint fails one test
-    assert seen == []
-
-
-@pytest.fixture
-def visit(visitor):
-    """Opens an address in a window of its own."""
-    opened = []
-
-    def open_page(address, **options):
-        opened.append(visitor.open(address, **options))
-        return opened[-1]
-
-    yield open_page
-    for page in opened:
-        page.context.close()
-
-
-@pytest.fixture(scope="module")
-def report(audited, tmp_path_factory):
-    return render([audited], tmp_path_factory.mktemp("pages") / "report.html").as_uri()
+pytestmark = pytest.mark.usefixtures("no_complaints")
 
 
 @pytest.fixture(scope="module")
@@ -185,11 +136,22 @@ def test_trajectories_play(page):
 
 
 def test_the_gallery_shows_pictures_and_can_be_narrowed(page):
+    """The first two dozen; a button, reached by keys, shows the rest."""
     widths = page.eval_on_selector_all(".suspect img", "all => all.map(one => one.naturalWidth)")
     assert widths == [28] * 24
+    button = page.locator("#labels button.all")
+    assert button.inner_text() == "Show all 40"
+    page.locator("[data-control=given]").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.locator(".suspect").count() == 40
+    assert (button.get_attribute("aria-expanded"), button.inner_text()) == ("true", "Show the first 24")
+    button.click()
     given = page.locator(".suspect .was").first.inner_text()
     page.select_option("[data-control=given]", given)
     assert set(page.locator(".suspect .was").all_inner_texts()) == {given}
+    assert button.is_hidden()
+    page.select_option("[data-control=given]", "")
 
 
 def background(page):
@@ -299,7 +261,8 @@ def test_every_chart_has_its_numbers_and_its_picture(visit, report):
 def test_everything_is_reached_by_keys_alone(page):
     """The order of the tab key is that of the page; nothing with a use is left out of it."""
     left_out = (
-        "all => all.filter((one) => one.tabIndex || !one.getClientRects().length).map((one) => one.outerHTML)"
+        "all => all.filter((one) => !one.closest('[hidden]'))"
+        ".filter((one) => one.tabIndex || !one.getClientRects().length).map((one) => one.outerHTML)"
     )
     assert page.eval_on_selector_all("button, select, input, summary, nav a, .host", left_out) == []
     page.locator("[data-control=epoch]").focus()
@@ -307,7 +270,7 @@ def test_everything_is_reached_by_keys_alone(page):
     for _ in range(12):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.className"))
-    assert reached == ["tool"] * 3 + ["chip"] * 7 + ["host", "tool"]
+    assert reached == ["tool"] * 3 + ["chip"] * 7 + ["host fill", "tool"]
 
 
 def test_several_runs_in_one_page(visit, audited, make_audit, tmp_path):

@@ -32,6 +32,7 @@ ROWS = {
     "proposed": [1, 0, 5],
     "score": [1.0, 3.0, 2.0],
     "confidence": [0.5, 0.9, np.nan],
+    "true": [1, 0, np.nan],
 }
 
 
@@ -50,6 +51,8 @@ def test_the_worst_come_first_with_their_own_picture(tmp_path, arrays):
         ("cat", "dog"),
     ]
     assert found[1]["confidence"] is None
+    assert [own["score"] for own in found] == [3, 2, 1]
+    assert [own["true"] for own in found] == ["cat", None, "dog"]
     for own, place in zip(found, (1, 2, 0), strict=True):
         np.testing.assert_array_equal(image_of(own["image"]), PICTURES[place])
 
@@ -58,6 +61,12 @@ def test_the_worst_come_first_with_their_own_picture(tmp_path, arrays):
 def test_grey_and_coloured_pictures(shape):
     image = np.arange(np.prod(shape)).reshape(shape).astype(np.uint8)
     np.testing.assert_array_equal(image_of(data_uri(image)), image[..., 0] if shape[-1] == 1 else image)
+
+
+def test_without_true_labels_none_is_shown(tmp_path):
+    rows = {name: values for name, values in ROWS.items() if name != "true"}
+    write(tmp_path, rows, sample=np.array([4, 7, 9]), images=PICTURES)
+    assert [own["true"] for own in suspects(tmp_path, [])] == [None] * 3
 
 
 def test_without_pictures_there_is_no_gallery(tmp_path):

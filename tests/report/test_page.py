@@ -58,7 +58,7 @@ def test_all_sections_are_there(audited):
     assert all(section.why not in text for section in SECTIONS)
     (run,) = data_of(text)["runs"]
     assert all(run[name] for name in run if name not in ("id", "reading"))
-    assert "It has memorised wrong labels since about epoch 12" in text
+    assert "It has memorised wrong labels since about epoch\u00a012" in text
     assert "Cannot tell" in text
 
 
@@ -169,6 +169,26 @@ def test_fifty_checkpoints_of_eight_layers_stay_small(make_audit, tmp_path):
     )
     path = render([made], tmp_path / "big.html")
     assert path.stat().st_size < 3_000_000
+
+
+def test_words_of_our_own_are_explained_once(audited):
+    text = page_text([read_saved(audited), read_saved(audited)])
+    assert [text.count(f"<dt>{word}</dt>") for word in ("Probe", "MASC", "VeLPIC")] == [1, 1, 1]
+    assert "0 rich (learned), 1 lazy" in text
+
+
+def test_an_empty_gallery_says_which_command_fills_it(make_audit, tmp_path):
+    text = page_text([read_saved(make_audit(tmp_path / "run", lenses=(), checkpoints=3))])
+    assert "`undertow labels RUN` searches and fills this section" in text
+
+
+def test_long_groups_of_facts_open_on_demand(make_audit, tmp_path):
+    measures = {f"measure_{number}": number / 7 for number in range(20)}
+    made = make_audit(tmp_path / "run", lenses=(), checkpoints=3, audit={"measures": measures})
+    text = page_text([read_saved(made)])
+    shown, opened = text.split("Headline numbers</h4>")[1].split("<summary>8 more</summary>")
+    assert shown.count("<dt>") == 12
+    assert opened.split("</details>")[0].count("<dt>") == 8
 
 
 def test_the_same_rows_give_the_same_page(audited, tmp_path):

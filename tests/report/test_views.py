@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from undertow.report import read_saved, views, views_temporal
-from undertow.report.summary import about, reproduce, tiles
+from undertow.report.summary import about, facts, reproduce, tied, tiles
 
 
 def written(folder, rows, **metrics):
@@ -150,7 +150,7 @@ def test_runs_counted_in_steps(tmp_path):
     saved = read_saved(tmp_path)
     assert saved.unit == "step"
     assert views.overview(saved)[0].x.tolist() == [100, 200]
-    assert tiles(saved)[0].detail == "best 80.0\u00a0% at step 200"
+    assert tiles(saved)[0].detail == "best 80.0\u00a0% at\u00a0step\u00a0200"
 
 
 def test_tiles_say_what_the_rows_say(audited):
@@ -161,6 +161,60 @@ def test_tiles_say_what_the_rows_say(audited):
     assert shown["After repair"].detail.startswith("+26.0 points, VeLPIC at layer2")
     assert shown["D_LR"].value == "0.16"
     assert about(saved).startswith("digits · mlp:256-256-256 · label noise 0.4")
+
+
+def test_the_best_layer_has_one_interval_on_the_page(make_audit, tmp_path):
+    """The verdict's, which allows for the choice among layers; the row's where that is of another number."""
+    made = make_audit(tmp_path / "run", lenses=("latent",), checkpoints=3)
+    plain = read_saved(made)
+    best = max(views.best_layers(plain), key=lambda curve: curve.mean[-1])
+    value = float(best.mean[-1])
+    own = f"({100 * best.low[-1]:.1f}\u00a0% to {100 * best.high[-1]:.1f}\u00a0%)"
+
+    def shown(measures):
+        saved = read_saved(make_audit(made, lenses=("latent",), checkpoints=3, audit={"measures": measures}))
+        numbers = dict(next((group.pairs for group in facts(saved) if group.title == "Headline numbers"), []))
+        tile = next(tile for tile in tiles(saved) if tile.label == "Best layer knows")
+        return tile.detail, numbers.get("latent accuracy")
+
+    ends = {"latent_accuracy_low": 0.625, "latent_accuracy_high": 0.999}
+    detail, fact = shown({"latent_accuracy": value, **ends})
+    assert detail.endswith("(62.5\u00a0% to 99.9\u00a0%)")
+    assert fact.endswith("(0.625 to 0.999)")
+    for measures in ({}, {"latent_accuracy": value - 0.1, **ends}, {"latent_accuracy": value}):
+        assert shown(measures)[0].endswith(own)
+
+
+def test_the_parameters_norm_is_the_root_of_what_is_saved(tmp_path):
+    """The lens saves the square; the square root keeps the order of the interval's ends."""
+    row = {
+        "lens": "richness", "measure": "parameter_norm", "checkpoint": 1, "value": 9.0, "low": 4.0, "high": 16.0
+    }  # fmt: skip
+    (curve,) = views.richness(written(tmp_path, [row]))
+    assert (curve.mean.item(), curve.low.item(), curve.high.item()) == (3, 2, 4)
+
+
+def test_facts_say_what_a_seed_of_minus_one_means(audited):
+    (training,) = (group for group in facts(read_saved(audited)) if group.title == "Training")
+    assert dict(training.pairs)["seed init"] == "as seed"
+    assert dict(training.pairs)["seed"] == "0"
+
+
+def test_numbers_and_their_intervals_stand_on_one_line(make_audit, tmp_path):
+    measures = {"d_lr": 0.2, "d_lr_low": 0.1, "d_lr_high": 0.3, "odd_low": 1.5, "noise": 0.4}
+    made = make_audit(tmp_path / "run", lenses=(), checkpoints=3, audit={"measures": measures})
+    assert facts(read_saved(made))[-1].pairs == [
+        ("d lr", "0.2 (0.1 to 0.3)"),
+        ("odd low", "1.5"),
+        ("noise", "0.4"),
+    ]
+
+
+def test_numbers_stay_with_their_words():
+    assert (
+        tied("94.0 % at epoch 8, step 20 and epochs 9")
+        == "94.0\u00a0% at epoch\u00a08, step\u00a020 and epochs 9"
+    )
 
 
 def test_a_run_without_rows_has_no_tiles(tmp_path):

@@ -23,7 +23,9 @@ from undertow.audit.loader import Loader
 from undertow.audit.material import Material
 from undertow.audit.parts import Part, Parts, key_of
 from undertow.audit.rows import Row, row, share_row
+from undertow.audit.rules import UNDERSTOOD
 from undertow.audit.settings import AuditConfig
+from undertow.audit.swaps import swap_words
 from undertow.data.entries import rows_of
 from undertow.errors import BadData
 from undertow.temporal.consistency import ConsistencyMatrix, consistency_matrix, pointwise_consistency
@@ -41,8 +43,6 @@ ROUNDS, FEWEST = 6, 4
 In each round all deep parts are loaded, and the whole models answer once more.
 """
 POINTS = 101
-THRESHOLD = 0.8
-"""Consistency above which a deep part is said to understand features."""
 
 Ints = NDArray[np.signedinteger[Any]]
 Missing = tuple[tuple[str, ...], tuple[int, ...]]
@@ -157,7 +157,7 @@ class Composites:
     def _window_rows(self, cut: str, matrix: ConsistencyMatrix) -> Iterator[Row]:
         """How far back; low and high: by the lower and the upper end of consistency's interval."""
         spans = [
-            memory_window(shares, matrix.checkpoints, THRESHOLD, seed=self.config.seed)
+            memory_window(shares, matrix.checkpoints, UNDERSTOOD, seed=self.config.seed)
             for shares in (matrix.values, matrix.low, matrix.high)
         ]
         for place, at in enumerate(matrix.checkpoints):
@@ -197,7 +197,7 @@ class Composites:
         )  # fmt: skip
         where: dict[str, Any] = {
             "n": profile.count, "split": "test", "labels": self.material.test_labels, "shallow": early,
-            "note": profile.reading,
+            "note": swap_words(profile, self.loader.run.unit, early, late, len(self.material.test)),
         }  # fmt: skip
         for one in profile.cuts:
             parts: dict[str, Interval] = {

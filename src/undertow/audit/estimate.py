@@ -3,7 +3,7 @@
     found = estimate(loader, material, config, plan)
     found.seconds, found.memory                    # rough: the machine may be busier later
     found.share("latent")                          # of the whole, for one progress bar over all stages
-    print(found)                                   # about 40 s and 130 MB: probes 24 s, composites 9 s, ...
+    print(found)                                   # about 40 s and 130 MB of memory for features: probes 24 s, ...
 
 One batch goes through the model, and the probes are fitted once at each layer on its features; the rest is counting:
 passes, fits, pairs of checkpoints. Fits grow with the samples, which overstates some of them and understates others.
@@ -48,7 +48,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds by stage, and the most bytes held at once besides model and samples."""
+    """Seconds by stage, and the most bytes held at once for features; model and samples come on top."""
 
     stages: Mapping[str, float]
     memory: int
@@ -65,7 +65,7 @@ class Estimate:
     def __str__(self) -> str:
         parts = [f"{name} {show_time(each)}" for name, each in self.stages.items() if each >= 0.05]
         listed = f": {', '.join(parts)}" if parts else ""
-        return f"about {show_time(self.seconds)} and {show_size(self.memory)} of memory{listed}"
+        return f"about {show_time(self.seconds)} and {show_size(self.memory)} of memory for features{listed}"
 
 
 def show_time(seconds: float) -> str:

@@ -1,6 +1,6 @@
 """A verdict in one sentence.
 
-headline_of(seen, findings)      # "It learned wrong labels by heart since epoch 16; layer2 still reads 94.2 %, ..."
+headline_of(seen, findings)      # "It learns wrong labels by heart, beginning between epoch 10 and 16: ..."
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from undertow.audit.evidence import Evidence
-from undertow.audit.rules import Finding
+from undertow.audit.finding import PROBES, Finding, at_words, layer_words
+from undertow.audit.memorising import began
 from undertow.audit.shares import percent
 
 
@@ -27,9 +28,11 @@ def headline_of(seen: Evidence, findings: Sequence[Finding]) -> str:
 def _learned(seen: Evidence, finding: Finding, now: float) -> str:
     if finding.answer == "yes":
         best = None if seen.best is None else seen.accuracy(seen.best)
-        peak = "" if best is None else f" from {percent(best.value)} at {seen.context.unit} {seen.best}"
-        since = f"{seen.context.unit} {finding.numbers['since']}"
-        return f"It learns wrong labels by heart since {since}: test accuracy went{peak} to {percent(now)}"
+        peak = ""
+        if best is not None and seen.best is not None:
+            peak = f" from {percent(best.value)} at its best kept checkpoint, {at_words(seen, seen.best)},"
+        when = began(seen, finding.numbers)
+        return f"It learns wrong labels by heart, {when}: test accuracy went{peak} to {percent(now)}"
     if finding.answer == "no":
         return f"No sign of memorising: it scores {percent(now)} on test samples"
     return f"Whether it memorises cannot be told: it scores {percent(now)} on test samples"
@@ -39,13 +42,20 @@ def _left(seen: Evidence, by_topic: dict[str, Finding]) -> str:
     found = seen.latent_gap()
     if by_topic["knowledge"].answer != "yes" or found is None:
         return "; its layers know no more" if by_topic["knowledge"].answer == "no" else ""
-    text = f"; {found.layer} still reads {percent(found.probed.value)} ({found.probe})"
+    probe = PROBES.get(found.probe, found.probe)
+    text = f"; {layer_words(found.layer)} still reads {percent(found.probed.value)} ({probe})"
     gains = seen.repairs()
     best = max(gains.values(), key=lambda one: one["value"]) if gains else None
     if best is None or by_topic["repair"].answer != "yes":
         return text
-    what = "VeLPIC in its head" if best is gains.get("head") else f"a new head on {best['layer']}"
+    what = "VeLPIC in its head" if best is gains.get("head") else _graft(best["layer"], found.layer)
     return f"{text}, and {what} gives back {100 * best['value']:.1f} points"
+
+
+def _graft(layer: str, known: str) -> str:
+    """A new head's place; why it is not the layer that the best probe was found at."""
+    why = "" if layer == known else ", which held-out samples chose for it,"
+    return f"a new head on {layer_words(layer)}{why}"
 
 
 def _features(finding: Finding) -> str:

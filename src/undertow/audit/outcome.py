@@ -1,7 +1,7 @@
 """What an audit gives: a table, a verdict, a headline, and the numbers behind them.
 
 result.table                     # pandas, one row per number
-print(result.verdict)            # a few sentences; also a list of findings
+print(result.verdict)            # the headline, and a line for each topic; also a list of findings
 result.headline, result.measures["latent_gap"], result.measures["latent_gap_low"]
 result.save("runs/m40")          # audit.parquet and audit.json
 result.to_html("report.html")    # the page that undertow.report makes of them
@@ -10,6 +10,7 @@ result.to_html("report.html")    # the page that undertow.report makes of them
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,17 +31,25 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Raised when an older undertow could no longer read audit.json."""
 TABLE, FACTS = "audit.parquet", "audit.json"
+QUICK = "audit-quick"
+"""The folder in a run's own for a quick audit that would else replace a fuller one."""
 
 
 class Verdict(list[Finding]):
-    """The findings in order; printed, their sentences."""
+    """The findings in order; printed, the headline and each topic with its answer and sentence."""
+
+    def __init__(self, findings: Iterable[Finding] = (), headline: str = "") -> None:
+        super().__init__(findings)
+        self.headline = headline
 
     def topic(self, name: str) -> Finding | None:
         """The finding about a topic; None where nothing was said about it."""
         return next((one for one in self if one.topic == name), None)
 
     def __str__(self) -> str:
-        return "\n".join(f"{one.topic:<12}{one.sentence}" for one in self)
+        wide = max((len(one.short) for one in self), default=0)
+        lines = [f"{one.topic:<12}{one.short:<{wide}}  {one.sentence}" for one in self]
+        return "\n".join([self.headline, "", *lines] if self.headline else lines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +107,21 @@ class Audit:
         return f"<Audit of {self.context.name}: {self.headline}>"
 
     def __str__(self) -> str:
-        return f"{self.headline}\n\n{self.verdict}"
+        return str(self.verdict)
+
+
+def holds_full_audit(folder: Path) -> bool:
+    """Whether an audit is kept in `folder` that was not a quick one."""
+    try:
+        stored = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False  # none, or torn: nothing to lose
+    return not (isinstance(stored, dict) and stored.get("quick"))  # pyright: ignore[reportUnknownMemberType]
 
 
 def make_audit(rows: list[Row], context: Context, about: dict[str, Any]) -> Audit:
     """The audit of these rows: its verdict follows from them alone."""
     seen = Evidence(rows, context)
-    verdict = Verdict(judge(seen))
-    return Audit(rows, context, verdict, headline_of(seen, verdict), seen.measures(), about, now())
+    findings = judge(seen)
+    verdict = Verdict(findings, headline_of(seen, findings))
+    return Audit(rows, context, verdict, verdict.headline, seen.measures(), about, now())

@@ -1,71 +1,34 @@
-"""What an audit says, by rules that are written down here and in docs/verdict.md.
+"""What an audit says, by the rules that stand in finding.py and in docs/verdict.md.
 
-    findings = judge(Evidence(rows, context))        # one for each topic, in this order
-
-training    is there a trained model at all? no: NaN (broken); one answer for all samples (collapsed); or under-trained:
-            not clearly above chance, test accuracy clearly higher than at three quarters of the way, or a head that
-            fits the training labels clearly worse, by 10 points, than VeLPIC does on the last probed layer
-memorising  yes: of the training labels known to be wrong it repeats clearly more than 20 % beyond chance; or, where no
-            wrong label is known, test accuracy fell clearly (a point or more) from its best while training accuracy
-            rose. no: clearly fewer; or no clear fall and training accuracy less than 10 points above test accuracy
-knowledge   yes: the best probe of a layer beats the model clearly at the last checkpoint. no: by less than 2 points
-repair      yes: a new head raises held-out accuracy clearly. no: neither place gains anything
-richness    no (lazy): D_LR surely above 0.4, or more than 95 % of the initial kernel is left. yes (rich): surely
-            below 0.2
-window      yes: at the last checkpoint deep layers understand shallow ones (consistency above 0.8) over half of the
-            training at every cut. no: surely not
-place       yes: the swap profile names the parts that memorisation entered in. no: nothing was lost
-noise       yes: surely more than 2 % of the training labels are wrong. no: surely less than 5 %
-checkpoint  the best test accuracy; the last one where it is not clearly worse
-
-"Clearly" is: the 95 % interval lies on one side, widened for the number of checkpoints, or of layers and probes, that
-the best was picked from (see shares.py). In all other cases the answer is "cannot tell".
+findings = judge(Evidence(rows, context))        # one for each topic: training, memorising, knowledge, ...
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
-
 from undertow.audit.evidence import Evidence
-from undertow.audit.rows import Row, find
+from undertow.audit.finding import (
+    PROBES,
+    RULES,
+    Answer,
+    Finding,
+    Numbers,
+    at_words,
+    layer_words,
+    share_words,
+)
+from undertow.audit.memorising import POINT, memorising, place
+from undertow.audit.rows import Row
 from undertow.audit.shares import Sure, difference, percent, points, within
 
-Answer = Literal["yes", "no", "cannot tell"]
+__all__ = ["RULES", "Answer", "Finding", "judge"]
 
-REPEATED = 0.2
 LATE = 0.75
-POINT = 0.01
-SMALL_GAP = 0.1
 UNFIT = 0.1
 PRACTICAL = 0.02
 RICH, LAZY, UNCHANGED = 0.2, 0.4, 0.95
 NOISY, CLEAN = 0.02, 0.05
-
-RULES: dict[str, str] = dict(
-    re.findall(r"^([a-z]+) {2,}(.*(?:\n {12}.*)*)", __doc__ or "", flags=re.MULTILINE)
-)
-"""The docstring's rules by topic."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One sentence of a verdict, with the numbers and the rule that it comes from."""
-
-    topic: str
-    sentence: str
-    answer: Answer
-    numbers: dict[str, float | str | None] = field(default_factory=dict[str, float | str | None])
-
-    @property
-    def rule(self) -> str:
-        """The rule in words."""
-        return " ".join(RULES[self.topic].split())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {**asdict(self), "rule": self.rule}
+UNDERSTOOD = 0.8
+"""Consistency (the share of answers that stay the same) above which deep layers are said to understand features."""
 
 
 def judge(seen: Evidence) -> list[Finding]:
@@ -73,7 +36,7 @@ def judge(seen: Evidence) -> list[Finding]:
     if not seen.numbers:
         return [_training(seen)]
     rules = (
-        _training, _memorising, _knowledge, _repair, _richness, _window, _place, _noise, _checkpoint
+        _training, memorising, _knowledge, _repair, _richness, _window, place, _noise, _checkpoint
     )  # fmt: skip
     return [rule(seen) for rule in rules]
 
@@ -86,16 +49,17 @@ def _training(seen: Evidence) -> Finding:
         return _broken(seen)
     answered = seen.only("model", "answered", checkpoint=seen.last)
     if answered is not None and answered["value"] == 1:
-        text = f"Collapsed: at {_at(seen, seen.last)} the model gives one answer to all {answered['n']} test samples."
+        where = at_words(seen, seen.last)
+        text = f"Collapsed: at {where} the model gives one answer to all {answered['n']:,} test samples."
         return Finding("training", text, "no", {"answered": 1})
     now = seen.accuracy(seen.last)
     if now is None:
         text = "Whether it has learned anything cannot be told without labels."
         return Finding("training", text, "cannot tell")
     chance = 1 / seen.context.classes
-    numbers: dict[str, float | str | None] = {"accuracy": now.value, "chance": chance}
+    numbers: Numbers = {"accuracy": now.value, "chance": chance}
     if now.low <= chance:
-        text = f"Under-trained: its test accuracy of {_share(now)} is not clearly better than chance."
+        text = f"Under-trained: its test accuracy of {share_words(now)} is not clearly better than chance."
         return Finding("training", text, "no", numbers)
     return _unfit(seen, numbers) or _rising(seen, now, numbers)
 
@@ -105,15 +69,18 @@ def _broken(seen: Evidence) -> Finding:
     why = next(
         one["note"] for one in seen.rows if one["checkpoint"] == first and one["note"].startswith("broken")
     )
-    rest = f" What follows is about {_at(seen, seen.last)}." if seen.numbers else " Nothing else can be said."
-    text = f"Broken: at {_at(seen, first)} and {len(seen.broken) - 1} later checkpoints the model gives no numbers"
-    if len(seen.broken) == 1:
-        text = f"Broken: at {_at(seen, first)} the model gives no numbers"
-    text = f"{text} ({why.partition(': ')[2]}).{rest}"
+    rest = (
+        f" What follows is about {at_words(seen, seen.last)}."
+        if seen.numbers
+        else " Nothing else can be said."
+    )
+    later = len(seen.broken) - 1
+    too = f" and {later} later checkpoint{'s' * (later > 1)}" if later else ""
+    text = f"Broken: at {at_words(seen, first)}{too} the model gives no numbers ({why.partition(': ')[2]}).{rest}"
     return Finding("training", text, "no", {"first_broken": first, "broken": len(seen.broken)})
 
 
-def _unfit(seen: Evidence, numbers: dict[str, float | str | None]) -> Finding | None:
+def _unfit(seen: Evidence, numbers: Numbers) -> Finding | None:
     """A head that has not yet learned what its own features offer; None for any other."""
     fit, probed = seen.accuracy(seen.last, "train"), seen.last_layer_fit()
     if fit is None or probed is None:
@@ -128,96 +95,24 @@ def _unfit(seen: Evidence, numbers: dict[str, float | str | None]) -> Finding | 
     return Finding("training", text, "no", {**numbers, "behind": behind.value})
 
 
-def _rising(seen: Evidence, now: Sure, numbers: dict[str, float | str | None]) -> Finding:
+def _rising(seen: Evidence, now: Sure, numbers: Numbers) -> Finding:
     until = seen.numbers[0] + LATE * (seen.last - seen.numbers[0])
     before = [at for at in seen.numbers if at <= until and at != seen.last]
     then = seen.accuracy(before[-1]) if before else None
     if then is None:
-        text = (
-            f"It scores {_share(now)} on test samples; whether that still rises one checkpoint cannot tell."
-        )
+        text = f"It scores {share_words(now)} on test samples; whether that still rises one checkpoint cannot tell."
         return Finding("training", text, "cannot tell", numbers)
     gain = difference(now, then)
     numbers["gain"] = gain.value
     if gain.low > 0 and gain.value >= POINT:
         text = (
-            f"Under-trained: test accuracy still rises, from {percent(then.value)} at {_at(seen, before[-1])} to "
-            f"{_share(now)} at {_at(seen, seen.last)}. Train on."
+            f"Under-trained: test accuracy still rises, from {percent(then.value)} at {at_words(seen, before[-1])} to "
+            f"{share_words(now)} at {at_words(seen, seen.last)}. Train on."
         )
         return Finding("training", text, "no", numbers)
-    text = (
-        f"Trained: {_share(now)} on test samples at {_at(seen, seen.last)}, and it no longer clearly rises."
-    )
+    where = at_words(seen, seen.last)
+    text = f"Trained: {share_words(now)} on test samples at {where}, and it no longer clearly rises."
     return Finding("training", text, "yes", numbers)
-
-
-# ---------------------------------------------------------------------- memorising
-
-
-def _memorising(seen: Evidence) -> Finding:
-    repeated = seen.memorised(seen.last)
-    if repeated is not None:
-        return _repeating(seen, repeated)
-    if seen.context.wrong_labels is not None and seen.context.wrong_labels[0] == 0:
-        return Finding("memorising", "No training label is wrong, so none was learned by heart.", "no")
-    drop, gap = seen.drop(), seen.generalisation_gap()
-    if drop is None or seen.best is None:
-        return Finding("memorising", "Memorising cannot be told without labels.", "cannot tell")
-    numbers: dict[str, float | str | None] = {"drop": drop.value, "gap": None if gap is None else gap.value}
-    first, now = seen.accuracy(seen.best, "train"), seen.accuracy(seen.last, "train")
-    rose = first is None or now is None or now.value > first.value
-    if drop.low > 0 and drop.value >= POINT and rose:
-        text = (
-            f"Yes, since about {_at(seen, seen.best)}: test accuracy fell by {points(drop.value)} {within(drop)} while "
-            f"the fit of the training labels {'rose to ' + percent(now.value) if now else 'went on'}."
-        )
-        return Finding("memorising", text, "yes", {**numbers, "since": seen.best})
-    if gap is not None and gap.high < SMALL_GAP and drop.low <= 0:
-        text = (
-            f"No sign of it: test accuracy did not clearly fall, and training accuracy is only "
-            f"{points(gap.value)} {within(gap)} above it."
-        )
-        return Finding("memorising", text, "no", numbers)
-    text = f"Cannot tell: test accuracy did not clearly fall ({points(drop.value)} {within(drop)})"
-    text += f", but training accuracy is {points(gap.value)} above it." if gap is not None else "."
-    return Finding("memorising", text, "cannot tell", numbers)
-
-
-def _repeating(seen: Evidence, repeated: Sure) -> Finding:
-    """From the labels that are known to be wrong."""
-    level = REPEATED + _chance_to_repeat(seen)
-    row = seen.only("model", "memorised", checkpoint=seen.last)
-    count = 0 if row is None else row["n"]
-    numbers: dict[str, float | str | None] = {"memorised": repeated.value, "level": level, "wrong": count}
-    said = f"it repeats {_share(repeated)} of the {count} wrong training labels"
-    if repeated.low > level:
-        since = _since(seen, level)
-        drop = seen.drop()
-        fell = ""
-        if drop is not None and drop.low > 0:
-            fell = f"; test accuracy fell by {points(drop.value)} from its best"
-        text = f"Yes, since {_at(seen, since)}: {said}{fell}."
-        return Finding("memorising", text, "yes", {**numbers, "since": since})
-    if repeated.high < level:
-        return Finding("memorising", f"No: {said}, as mistakes by chance would.", "no", numbers)
-    return Finding("memorising", f"Cannot tell: {said}.", "cannot tell", numbers)
-
-
-def _chance_to_repeat(seen: Evidence) -> float:
-    """How often a model that only makes mistakes repeats a wrong label: its best error over the other classes."""
-    best = None if seen.best is None else seen.accuracy(seen.best)
-    return 0.0 if best is None else (1 - best.value) / max(1, seen.context.classes - 1)
-
-
-def _since(seen: Evidence, level: float) -> int:
-    """The first checkpoint from which on the share stays clearly above the level."""
-    since = seen.last
-    for at in reversed(seen.numbers):
-        share = seen.memorised(at)
-        if share is None or share.low <= level:
-            break
-        since = at
-    return since
 
 
 # ---------------------------------------------------------------------- knowledge and repair
@@ -227,14 +122,15 @@ def _knowledge(seen: Evidence) -> Finding:
     found = seen.latent_gap()
     if found is None:
         return Finding("knowledge", "What layers know cannot be told without probes.", "cannot tell")
-    numbers: dict[str, float | str | None] = {
+    numbers: Numbers = {
         "gap": found.gap.value, "low": found.gap.low, "high": found.gap.high, "layer": found.layer,
         "probe": found.probe, "tries": found.tries,
     }  # fmt: skip
-    reads = f"{found.probe} reads {percent(found.probed.value)} at {found.layer}"
+    layer = layer_words(found.layer)
+    reads = f"{PROBES.get(found.probe, found.probe)} reads {percent(found.probed.value)} at {layer}"
     if found.gap.low > 0:
         text = (
-            f"{found.layer} still knows more than the model says: {reads}, {points(found.gap.value)} "
+            f"{layer} still knows more than the model says: {reads}, {points(found.gap.value)} "
             f"{within(found.gap)} above the model's {percent(found.model.value)}."
         )
         return Finding("knowledge", text, "yes", numbers)
@@ -249,7 +145,7 @@ def _repair(seen: Evidence) -> Finding:
     found = seen.repairs()
     if not found:
         return Finding("repair", "What a new head would give cannot be told here.", "cannot tell")
-    numbers: dict[str, float | str | None] = {}
+    numbers: Numbers = {}
     for kind, one in found.items():
         numbers |= {kind: one["value"], f"{kind}_low": one["low"], f"{kind}_high": one["high"]}
     told = " and ".join(_gain(kind, one) for kind, one in found.items())
@@ -262,7 +158,7 @@ def _repair(seen: Evidence) -> Finding:
 
 
 def _gain(kind: str, one: Row) -> str:
-    what = "writing VeLPIC into the head" if kind == "head" else f"a new head on {one['layer']}"
+    what = "writing VeLPIC into the head" if kind == "head" else f"a new head on {layer_words(one['layer'])}"
     edges = f"({100 * one['low']:+.1f} to {100 * one['high']:+.1f})"
     return f"{what} gives {100 * one['value']:+.1f} points {edges}"
 
@@ -285,7 +181,7 @@ def _richness(seen: Evidence) -> Finding:
         return Finding("richness", f"Rich or lazy cannot be told{why}", "cannot tell")
     one = rows[0]
     kept = seen.only("richness", "s_init", checkpoint=seen.last)
-    numbers: dict[str, float | str | None] = {
+    numbers: Numbers = {
         "d_lr": one["value"], "low": one["low"], "high": one["high"],
         "s_init": None if kept is None else kept["value"],
     }  # fmt: skip
@@ -297,11 +193,10 @@ def _richness(seen: Evidence) -> Finding:
     if kept is not None:
         said += f", and {percent(kept['value'])} of the initial kernel is left"
     if one["high"] < RICH and not (kept and kept["value"] > UNCHANGED):
-        return Finding("richness", f"Rich: {said}; it learned features.", "yes", numbers)
+        return Finding("richness", f"Rich: {said}; it learned features.", "yes", numbers, "rich")
     if one["low"] > LAZY or (kept and kept["value"] > UNCHANGED):
-        return Finding(
-            "richness", f"Lazy: {said}; it fits a readout on features it hardly chose.", "no", numbers
-        )
+        text = f"Lazy: {said}; it fits a readout on features it hardly chose."
+        return Finding("richness", text, "no", numbers, "lazy")
     return Finding("richness", f"Between rich and lazy: {said}.", "cannot tell", numbers)
 
 
@@ -310,39 +205,33 @@ def _window(seen: Evidence) -> Finding:
     length = seen.last - seen.numbers[0]
     if not found or not length:
         return Finding("window", "How layers fit across time cannot be told here.", "cannot tell")
-    worst = min(found.values(), key=lambda one: one["value"])
-    told = ", ".join(
-        f"{one['value']:.0f}{'+' if one['note'] else ''} back after {cut}" for cut, one in found.items()
-    )
-    text = f"Deep layers understand features of earlier {seen.context.unit}s ({told}, of {length})."
-    numbers: dict[str, float | str | None] = {cut: one["value"] for cut, one in found.items()}
+    worst = min(found, key=lambda cut: found[cut]["value"])
+    numbers: Numbers = {cut: one["value"] for cut, one in found.items()}
     half = length / 2
     surely = min(one["low"] for one in found.values()) >= half
-    hardly = worst["high"] < half
+    hardly = found[worst]["high"] < half
     answer: Answer = "yes" if surely else "no" if hardly else "cannot tell"
-    units = f"{length} {seen.context.unit}s"
-    if hardly:
-        text = f"Deep layers soon lose touch with earlier features ({told}, of {units})."
-    elif not surely:
-        text = f"Whether deep layers understand features of half the training cannot be told ({told}, of {units})."
-    return Finding("window", text, answer, numbers)
+    leads: dict[Answer, str] = {
+        "yes": "The last deep layers still make sense of features from half the training ago",
+        "no": f"The last deep layers no longer make sense of {layer_words(worst)} features from half the training ago",
+        "cannot tell": "Cannot tell whether the last deep layers make sense of features from half the training ago",
+    }
+    return Finding("window", f"{leads[answer]}: {_reach(seen, found, length)}.", answer, numbers)
 
 
-def _place(seen: Evidence) -> Finding:
-    found = find(seen.rows, "temporal", "swap_early")
-    if not found:
-        same = seen.best is not None and seen.best == seen.last
-        if same:
-            return Finding("place", "Nothing to place: the last checkpoint is the best.", "no")
-        return Finding("place", "Where memorisation sits cannot be told here.", "cannot tell")
-    reading = found[0]["note"]
-    answer: Answer = "no" if reading.startswith("Nothing") else "cannot tell"
-    if reading.startswith("Memorisation"):
-        answer = "yes"
-    numbers: dict[str, float | str | None] = {
-        "early": found[0]["value"], "early_checkpoint": found[0]["shallow"], "late_checkpoint": seen.last
-    }  # fmt: skip
-    return Finding("place", reading, answer, numbers)
+def _reach(seen: Evidence, found: dict[str, Row], length: int) -> str:
+    """How old shallow layers may be, cut by cut."""
+    unit = seen.context.unit
+    ages: list[str] = []
+    for cut, one in found.items():
+        age = (
+            "as early as the first checkpoint" if one["note"] else f"up to {one['value']:.0f} {unit}s earlier"
+        )
+        ages.append(f"{layer_words(cut)} from {age}")
+    return (
+        f"more than {100 * UNDERSTOOD:.0f} % of the answers stay the same with {', '.join(ages)} "
+        f"(each with all layers before it; the training had {length} {unit}s)"
+    )
 
 
 # ---------------------------------------------------------------------- noise and the checkpoint to use
@@ -353,7 +242,7 @@ def _noise(seen: Evidence) -> Finding:
     if found is None:
         return Finding("noise", "Label noise cannot be told here.", "cannot tell")
     number, how = found
-    numbers: dict[str, float | str | None] = {
+    numbers: Numbers = {
         "noise": number.value, "low": number.low, "high": number.high, "how": how
     }  # fmt: skip
     if how == "measured":
@@ -374,17 +263,11 @@ def _checkpoint(seen: Evidence) -> Finding:
     top, now = (None if best is None else seen.accuracy(best)), seen.accuracy(seen.last)
     if drop is None or best is None or top is None or now is None:
         return Finding("checkpoint", "Which checkpoint is best cannot be told without labels.", "cannot tell")
-    numbers: dict[str, float | str | None] = {"best": best, "accuracy": top.value, "last": now.value}
+    numbers: Numbers = {"best": best, "accuracy": top.value, "last": now.value}
     if drop.low > 0:
-        text = f"Use {_at(seen, best)}: {_share(top)} there, {percent(now.value)} at the last."
-        return Finding("checkpoint", text, "yes", {**numbers, "use": best})
-    text = f"Use {_at(seen, seen.last)}, the last: no other is clearly better than its {_share(now)}."
-    return Finding("checkpoint", text, "yes", {**numbers, "use": seen.last})
-
-
-def _at(seen: Evidence, number: int) -> str:
-    return f"{seen.context.unit} {number}"
-
-
-def _share(share: Sure) -> str:
-    return f"{percent(share.value)} {within(share)}"
+        use = at_words(seen, best)
+        text = f"Use {use}, the best kept checkpoint: {share_words(top)} there, {percent(now.value)} at the last."
+        return Finding("checkpoint", text, "yes", {**numbers, "use": best}, use)
+    use = at_words(seen, seen.last)
+    text = f"Use {use}, the last: no other kept checkpoint is clearly better than its {share_words(now)}."
+    return Finding("checkpoint", text, "yes", {**numbers, "use": seen.last}, use)

@@ -32,7 +32,7 @@ from undertow.audit.estimate import Estimate, Plan, estimate
 from undertow.audit.loader import Loader, first_bad_tensor
 from undertow.audit.material import Material, gather_material
 from undertow.audit.mending import mending_rows
-from undertow.audit.outcome import Audit, Context, make_audit
+from undertow.audit.outcome import QUICK, Audit, Context, holds_full_audit, make_audit
 from undertow.audit.parts import Part, Parts, key_of
 from undertow.audit.probing import probe_rows
 from undertow.audit.reading import BROKEN, Broken, CheckpointReader
@@ -75,13 +75,18 @@ def audit(
         test: samples it was not trained on, likewise; bare inputs (a tensor, a dict without labels) where no labels
             are known.
         config: what to look at; or give its fields as `settings`.
-        out: the folder for what is kept; the run's own when not given.
+        out: the folder for what is kept; the run's own when not given. A quick audit never replaces a full one there
+            by itself: it goes to audit-quick in the run's folder.
         watch: is told about progress.
         settings: fields of `AuditConfig`.
     """
     chosen = config or AuditConfig.of(**settings)
     material = gather_material(run, train, test, chosen)
-    work = _Work(run, material, chosen, Path(out or run.path), watch or Silent())
+    place = Path(out or run.path)
+    beside = out is None and chosen.quick and holds_full_audit(place)
+    work = _Work(run, material, chosen, place / QUICK if beside else place, watch or Silent())
+    if beside:
+        work.notes.append(f"kept in {work.out}, as {place} holds a full audit.")
     try:
         made = work.done()
     finally:
@@ -97,7 +102,7 @@ class _Work:
     ) -> None:
         self.run, self.material, self.config, self.out, self.watch = run, material, config, out, watch
         self.loader, self.parts = Loader(run, config.device), Parts(out / FOLDER)
-        self.notes: list[str] = []
+        self.notes = [material.data.note] if material.data is not None and material.data.note else []
         asked = chosen_checkpoints(run, config.checkpoints)
         self.numbers = thinned(asked, config.most_checkpoints or len(asked))
         self.reader = CheckpointReader(material, config, run.config)

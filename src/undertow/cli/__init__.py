@@ -40,12 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _call(tokens: list[str]) -> int:
-    from cyclopts import CycloptsError
+    from cyclopts import CycloptsError, MissingArgumentError
 
     from undertow.cli.app import app
 
     try:
         result = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+    except MissingArgumentError as error:
+        from undertow.cli.missing import missing_words
+
+        return _complain(missing_words(error), 2)
     except CycloptsError as error:
         return _complain(str(error), 2)
     return result if isinstance(result, int) else 0

@@ -12,7 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from undertow.cli.factory import import_factory
+from undertow.cli.feeding import load_given
+from undertow.cli.opening import open_given
 from undertow.cli.screen import console, print_json
 from undertow.files import aside
 
@@ -25,7 +26,6 @@ FAILED = 3
 """The exit code where a condition of --fail-if holds."""
 PANEL = 110
 """Columns of the verdict at most: longer lines are hard to read."""
-MARKS = {"yes": ("yes", "bold"), "no": ("no", "bold"), "cannot tell": ("?", "dim")}
 
 
 def audit(
@@ -33,6 +33,7 @@ def audit(
     *,
     model: str | None = None,
     data: str | None = None,
+    scaling: str | None = None,
     layers: str = "auto",
     checkpoints: str = "all",
     lenses: str = "latent,richness,temporal,repair",
@@ -57,11 +58,14 @@ def audit(
         run: the run's folder, or any folder of checkpoints with --model and --data.
         model: package.module:function that gives an untrained model, for checkpoints that are not undertow's.
         data: the data of such checkpoints: a name or a path.
+        scaling: how such a model was fed: none (as the data is), unit, half, cifar, imagenet; without it floats are fed
+            as they are and bytes as pixels from 0 to 1.
         layers: names or patterns joined by commas; auto takes the model's own choice.
         checkpoints: all, last, every:5 or a list such as 0,10,60.
         lenses: latent, richness, temporal, repair.
         labels: what the test labels are: clean, noisy (as those of training), or none to look at.
-        quick: at most 8 checkpoints and 1,000 samples of each split.
+        quick: at most 8 checkpoints and 1,000 samples of each split; where the run's folder holds a full audit, what is
+            found goes to audit-quick in it.
         samples: at most so many samples of each split.
         memory: how much memory features may take.
         batch_size: samples per forward pass.
@@ -76,16 +80,14 @@ def audit(
     from undertow.audit.measures import parse_condition
     from undertow.audit.settings import AuditConfig
     from undertow.audit.work import audit as work
-    from undertow.data.load import load_data
-    from undertow.train.run import open_run
 
     conditions = [parse_condition(text) for text in fail_if or ()]
     config = AuditConfig(
         layers=_names(layers), checkpoints=checkpoints, lenses=_names(lenses), labels=labels, quick=quick,
         samples=samples, memory=memory, batch_size=batch_size, seed=seed, device=device,
     )  # fmt: skip
-    opened = open_run(run, model=import_factory(model) if model else None)
-    given = load_data(data) if data else None
+    opened = open_given(run, model=model, data=data, needs=True)
+    given = load_given(opened, data, scaling)
     found = work(opened, given, config=config, out=out, watch=Watch(quiet=json))
     kept = _kept(found, report=report, csv=csv)
     failed = [one for one in conditions if one.holds(found.measures)]
@@ -120,8 +122,8 @@ def panel(found: Audit) -> Panel:
     for column in ("topic", "answer", "sentence"):
         lines.add_column(column, overflow="fold")
     for one in found.verdict:
-        mark, style = MARKS[one.answer]
-        lines.add_row(Text(one.topic, style="cyan"), Text(mark, style=style), Text(one.sentence))
+        style = "dim" if one.answer == "cannot tell" else "bold"
+        lines.add_row(Text(one.topic, style="cyan"), Text(one.short, style=style), Text(one.sentence))
     notes = [Text(f"Note: {note}", style="dim") for note in found.about["settings"]["notes"]]
     body = Group(Text(found.headline, style="bold"), Text(), lines, *notes)
     title = Text(f" {found.context.name} · {found.context.situation} ")

@@ -6,8 +6,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from undertow.cli.factory import import_factory
 from undertow.cli.layers import from_spec
+from undertow.cli.opening import open_given
 from undertow.cli.screen import console, print_json, table, thousands
 from undertow.errors import BadValue
 
@@ -91,9 +91,8 @@ def _from_run(path: Path, data: str | None, model: str | None) -> tuple[nn.Modul
     from undertow.data.inputs import scaled
     from undertow.data.load import load_data
     from undertow.errors import NotThere
-    from undertow.train.run import open_run
 
-    run = open_run(path, model=import_factory(model) if model else None)
+    run = open_given(path, model=model, data=data, needs=True)
     try:
         found = load_data(data) if data else run.data()
     except NotThere:

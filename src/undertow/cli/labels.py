@@ -7,6 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from undertow.audit.finding import layer_words
+from undertow.cli.feeding import load_given
 from undertow.cli.opening import open_given
 from undertow.cli.screen import console, counted, percent, print_json, table, thousands
 from undertow.errors import BadValue, unknown
@@ -26,7 +27,8 @@ def labels(
     run: Path, *, top: int = 20, out: Path | None = None, clean: str | None = None, cleaned: Path | None = None,
     above: float = 0.5, pred_probs: Path | None = None, choose: bool = False, layers: str = "auto",
     checkpoints: str | None = None, folds: int = 5, noise: str | None = None, seed: int = 0, memory: str = "2GB",
-    device: str | None = None, model: str | None = None, data: str | None = None, json: bool = False,
+    device: str | None = None, model: str | None = None, data: str | None = None, scaling: str | None = None,
+    json: bool = False,
 ) -> None:  # fmt: skip
     """Find training labels that look wrong, by what the layers say of their samples.
 
@@ -50,10 +52,11 @@ def labels(
         device: cpu, cuda, ...; where the model is when not given.
         model: package.module:function that gives an untrained model, for checkpoints that are not undertow's.
         data: the data of such checkpoints: a name or a path.
+        scaling: how such a model was fed: none (as the data is), unit, half, cifar, imagenet; without it floats are fed
+            as they are and bytes as pixels from 0 to 1.
         json: one JSON object.
     """
     _check(top, clean, cleaned)
-    from undertow.data.load import load_data
     from undertow.data.samples import DataSet
     from undertow.repair.choice import choose_checkpoint
     from undertow.repair.labels import LabelConfig, label_errors
@@ -64,8 +67,10 @@ def labels(
         noise=noise,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
     opened = open_given(run, model=model, data=data, needs=True)
-    samples: DataSet = load_data(data) if data else opened.data()
+    samples: DataSet = load_given(opened, data, scaling) or opened.data()
     screen = console()
+    if samples.note and not json:
+        screen.print(f"Note: {samples.note}", markup=False)
     with _watched(screen, quiet=json) as watch:
         found = label_errors(opened, samples, config=config, watch=watch)
     written = write_suspects(found, samples.train.x, opened.path)
@@ -181,9 +186,9 @@ def _choice_words(choice: Choice, unit: str, run: Path) -> str:
     epoch, layer = choice.graft
     promise = percent(choice.errors.knowledge[choice.graft])
     return (
-        f"Without clean labels, {unit} {choice.epoch} is the checkpoint to use. A new head on {layer_words(layer)} of {unit} "
-        f"{epoch} promises {promise}: `undertow repair {quote(str(run))} --checkpoint {epoch} --layer {quote(layer)} "
-        "--out fixed.safetensors`."
+        f"Without clean labels, {unit} {choice.epoch} is the checkpoint to use. A new head on {layer_words(layer)} of "
+        f"{unit} {epoch} promises {promise}: `undertow repair {quote(str(run))} --checkpoint {epoch} "
+        f"--layer {quote(layer)} --out fixed.safetensors`."
     )
 
 

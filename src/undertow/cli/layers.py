@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from undertow.cli.opening import NotSaid, open_given
 from undertow.cli.screen import console, print_json, table, thousands
 from undertow.data.catalogue import DATA
 from undertow.errors import BadValue, unknown
@@ -50,9 +51,12 @@ def layers(model: str, *, data: str | None = None, json: bool = False) -> None:
 def _from_run(path: Path) -> tuple[nn.Module, Tensor | None]:
     import torch
 
-    from undertow.train.run import open_run
-
-    run = open_run(path)
+    run = open_given(path)
+    if run.factory is None:
+        raise NotSaid(
+            f"{path} does not say how its model is built. `undertow cuts {path} --all --model package.module:function "
+            "--data NAME` lists its modules."
+        )
     facts = run.facts.model or {}
     shape = tuple(facts.get("shape", ()))
     dtype = torch.int64 if facts.get("vocabulary") else torch.float32

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from undertow.cli.factory import import_factory
-from undertow.cli.screen import console, percent, print_json, table
+from undertow.cli.feeding import load_given
+from undertow.cli.opening import open_given
+from undertow.cli.screen import console, percent, print_json, table, thousands
 from undertow.files import aside
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def probe(
     device: str | None = None,
     model: str | None = None,
     data: str | None = None,
+    scaling: str | None = None,
     json: bool = False,
     csv: Path | None = None,
 ) -> None:
@@ -58,20 +60,22 @@ def probe(
         device: cpu, cuda, ...; where the model is when not given.
         model: package.module:function that gives an untrained model, for checkpoints that are not undertow's.
         data: the data of such checkpoints: a name or a path.
+        scaling: how such a model was fed: none (as the data is), unit, half, cifar, imagenet; without it floats are fed
+            as they are and bytes as pixels from 0 to 1.
         json: one JSON object per row.
         csv: write the rows to this file too.
     """
-    from undertow.data.load import load_data
     from undertow.latent.grid import probe_grid
     from undertow.latent.grid_config import GridConfig
-    from undertow.train.run import open_run
 
     config = GridConfig(
         layers=_split(layers), probes=_split(probes), fits=_split(fits), checkpoints=checkpoints, samples=samples,
         memory=memory, batch_size=batch_size, conv=conv, tokens=tokens, seed=seed, device=device,  # pyright: ignore
     )  # fmt: skip
-    opened = open_run(run, model=import_factory(model) if model else None)
-    given = load_data(data) if data else None
+    opened = open_given(run, model=model, data=data, needs=True)
+    given = load_given(opened, data, scaling)
+    if given is not None and given.note and not json:
+        console().print(f"Note: {given.note}", markup=False)
     found = probe_grid(opened, given, config=config, watch=Watch(quiet=json))
     if csv:
         with aside(csv) as part:
@@ -92,7 +96,8 @@ def probe(
     for layer, note in dict.fromkeys((row["layer"], row["note"]) for row in last if not row["n"]):
         screen.print(f"{layer}: {note}.", markup=False)
     screen.print(
-        f"{best_sentence(last)}\n{len(rows)} rows, kept in {opened.path / 'probes.parquet'}", markup=False
+        f"{best_sentence(last)}\n{thousands(len(rows))} rows, kept in {opened.path / 'probes.parquet'}",
+        markup=False,
     )
 
 
@@ -104,7 +109,8 @@ def best_sentence(last: list[dict[str, Any]]) -> str:
     if not others:
         return f"{said}."
     best = max(others, key=lambda row: row["value"])
-    return f"{said}; of {len(others)} probes, {best['probe']} at {best['layer']} scores best: {_with_interval(best)}."
+    where = f"{best['probe']} at {best['layer']}"
+    return f"{said}; of {thousands(len(others))} probes, {where} scores best: {_with_interval(best)}."
 
 
 def _last_scores(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -144,8 +150,10 @@ class Watch:
         """Say what will be done before it starts."""
         if self._screen is None:
             return
-        there = f", {done} of them there already" if done else ""
-        self._screen.print(f"{cells} probes to fit{there}.", *(f"\n  {word}" for word in words), markup=False)
+        there = f", {thousands(done)} of them there already" if done else ""
+        self._screen.print(
+            f"{thousands(cells)} probes to fit{there}.", *(f"\n  {word}" for word in words), markup=False
+        )
         if self._screen.is_terminal:
             self._bar = Progress(
                 TextColumn("checkpoint {task.fields[at]}"), BarColumn(bar_width=28), TimeRemainingColumn(compact=True),

@@ -6,7 +6,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from undertow.cli.factory import import_factory
+from undertow.cli.feeding import load_given
+from undertow.cli.opening import open_given
 from undertow.cli.screen import console, print_json
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def repair(
     device: str | None = None,
     model: str | None = None,
     data: str | None = None,
+    scaling: str | None = None,
     json: bool = False,
 ) -> int:
     """Give a run's model a head that is a probe of its features, if the test samples say that it helps.
@@ -54,21 +56,21 @@ def repair(
         device: cpu, cuda, ...; where the model is when not given.
         model: package.module:function that gives an untrained model, for checkpoints that are not undertow's.
         data: the data of such checkpoints: a name or a path.
+        scaling: how such a model was fed: none (as the data is), unit, half, cifar, imagenet; without it floats are fed
+            as they are and bytes as pixels from 0 to 1.
         json: one JSON object.
     """
-    from undertow.data.load import load_data
     from undertow.repair import RepairConfig
     from undertow.repair.mend import repair as mend
-    from undertow.train.run import open_run
 
     config = RepairConfig(
         layer=layer, probe=probe, gate=gate, least=least, calibrate=calibrate, conv=conv, tokens=tokens,  # pyright: ignore
         memory=memory, seed=seed, device=device,
     )  # fmt: skip
-    opened = open_run(run, model=import_factory(model) if model else None)
+    opened = open_given(run, model=model, data=data, needs=True)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="repair: cannot tell")  # printed below, with the rest
-        fixed = mend(opened, load_data(data) if data else None, checkpoint=checkpoint, config=config)
+        fixed = mend(opened, load_given(opened, data, scaling), checkpoint=checkpoint, config=config)
     written = _write(fixed, out, onnx) if fixed.accepted else []
     if json:
         print_json({**facts_of(fixed), "written": [str(path) for path in written]})

@@ -35,7 +35,7 @@ def figure(run: Path, name: str, *, format: str = "png", out: Path | None = None
 
     Args:
         run: the run's folder.
-        name: latent-dynamics, heat-map, richness, spectrum, composites, swap or drift.
+        name: one of latent-dynamics, heat-map, richness, spectrum, composites, swap or drift.
         format: png, pdf, svg, or several: png,pdf.
         out: the folder for it; figures in the run's folder when not given.
     """

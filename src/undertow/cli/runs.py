@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from undertow.cli.opening import open_given
 from undertow.cli.screen import console, percent, print_json, table
 from undertow.cli.summary import ending, heading, sizes
 from undertow.errors import NotThere, UndertowError
@@ -51,9 +52,7 @@ def show(run: Path, *, json: bool = False) -> None:
         run: the run's folder, or any folder of checkpoints.
         json: everything as one JSON object.
     """
-    from undertow.train.run import open_run
-
-    opened = open_run(run)
+    opened = open_given(run)
     recorded: list[dict[str, Any]] = opened.metrics.to_dict("records")  # pyright: ignore[reportAssignmentType]
     metrics = [row for row in recorded if row.get(opened.unit) == row.get(opened.unit)]
     if json:

@@ -23,14 +23,19 @@ def console() -> Console:
 
 
 def table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
 ) -> Table:
-    """A quiet table: a rule under the head, no box."""
+    """A quiet table: a rule under the head, no box; the columns in `whole` are never broken."""
     made = Table(
         title=title or None, box=None, header_style="bold", title_justify="left", padding=(0, 2, 0, 0)
     )
     for name in columns:
-        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        side = "right" if name in right else "left"
+        made.add_column(name, justify=side, overflow="fold", no_wrap=name in whole)
     for row in rows:
         made.add_row(*(escape(str(cell)) for cell in row))
     return made
@@ -42,8 +47,8 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """1 epoch, 2 epochs."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    """1 epoch, 2,000 epochs."""
+    return f"{thousands(number)} {what}{'' if number == 1 else 's'}"
 
 
 def thousands(number: int) -> str:

@@ -31,6 +31,22 @@ if TYPE_CHECKING:
     from undertow.studies.outcome import Outcome
 
 
+PAPERS = {
+    "temporal": (
+        "000",
+        "Feature dynamics as implicit data augmentation: a depth-decomposed view on deep neural network generalization",
+    ),
+    "latent": ("001", "On the dynamics and transferability of latent generalization during memorization"),
+    "richness": (
+        "002",
+        "Decoupling dynamical richness from representation learning: towards practical measurement",
+    ),
+}
+"""The papers' numbers and titles by the room that their studies are in."""
+NARROW = 100
+"""Columns of the screen below which the list leaves out the data and the cost of smoke."""
+
+
 class SomeFailed(UndertowError):
     """Tasks that failed; the rest of the work is done and kept."""
 
@@ -46,20 +62,26 @@ def list_studies(*, json: bool = False) -> None:
         for study in studies:
             print_json(_entry(study))
         return
-    columns = ["study", "what", "from", "data at laptop scale", *SCALES]
     screen = console()
-    screen.print(table("", columns, [_line(study) for study in studies], right=SCALES))
+    columns = ["study", "what", "data (laptop)", *SCALES]
+    lines = [dict(zip(columns, _line(study), strict=True)) for study in studies]
+    if screen.width < NARROW:
+        columns = ["study", "what", *SCALES[1:]]
+    body = [[line[name] for name in columns] for line in lines]
+    screen.print(table("", columns, body, right=SCALES, whole=["study", *SCALES]))
+    for room, (paper, title) in PAPERS.items():
+        screen.print(f"{room}/...: paper {paper}, {title}.", style="dim")
     screen.print(
         "All cases, one seed. smoke and laptop: on two cores, measured or scaled up from some cases. paper: an "
         "estimate for training on one GPU, right within a factor of three. smoke needs no data from outside. "
-        "`undertow study show NAME` tells more."
+        "`undertow study show NAME` tells more: the figures and tables of its paper, what is trained, the claims."
     )
 
 
 def _line(study: Study) -> list[str]:
     data = ", ".join(_whereabouts(name) for name in data_needed(study.at("laptop")))
     return [
-        study.name, study.title, study.source, data or "none", *(cost_words(study, scale) for scale in SCALES),
+        study.name, study.title, data or "none", *(cost_words(study, scale) for scale in SCALES),
     ]  # fmt: skip
 
 
@@ -82,12 +104,13 @@ def show(name: str, *, scale: str = "laptop") -> None:
     """Show what a study trains, measures, claims, and what a scale changes.
 
     Args:
-        name: a study.
+        name: a study; `undertow study list` lists them.
         scale: smoke, laptop or paper.
     """
     study = find_study(name)
     screen = console()
-    screen.print(f"[bold]{study.name}[/bold]  {study.title}\n{study.source}\n")
+    named = [f"\nPaper {paper}: {title}." for paper, title in PAPERS.values() if paper in study.source]
+    screen.print(f"[bold]{study.name}[/bold]  {study.title}\n{study.source}{''.join(named)}\n")
     data = ", ".join(_whereabouts(one) for one in data_needed(study.at(scale)))
     screen.print(
         f"Scale {scale}: {cost_words(study, scale)} for one seed; data: {data or 'none from outside'}\n"

@@ -26,10 +26,11 @@ def ending(run: Run) -> str:
     rows: list[dict[str, Any]] = run.metrics.to_dict("records")  # pyright: ignore[reportAssignmentType]
     last = rows[-1]
     best = max(rows, key=lambda row: row["test_accuracy"])
+    top = f"epoch {int(best['epoch'])}: {percent(best['test_accuracy'])}"
     lines = [
         f"Ended after {run.facts.ended}: training accuracy {percent(last.get('train_fit'))}, "
         f"test accuracy {percent(last['test_accuracy'])}.",
-        f"Test accuracy was best at epoch {int(best['epoch'])}: {percent(best['test_accuracy'])}.",
+        f"Test accuracy was best at {top}{_kept(run, rows, best)}.",
     ]
     repeated = last.get("train_wrong_fit")
     if repeated is not None and repeated == repeated:
@@ -40,6 +41,15 @@ def ending(run: Run) -> str:
     lines += [f"Note: {escape(note)}"] if note else []
     lines.append(f"{counted(len(run.checkpoints), 'checkpoint')} in [bold]{escape(str(run.path))}[/]")
     return "\n".join(lines)
+
+
+def _kept(run: Run, rows: list[dict[str, Any]], best: dict[str, Any]) -> str:
+    """The best epoch that was kept, where that is another one."""
+    kept = [row for row in rows if int(row["epoch"]) in run.epochs]
+    if run.unit != "epoch" or not kept or int(best["epoch"]) in run.epochs:
+        return ""
+    top = max(kept, key=lambda row: row["test_accuracy"])
+    return f", and at epoch {int(top['epoch'])} of those that were kept: {percent(top['test_accuracy'])}"
 
 
 def _judged(repeated: float, best: dict[str, Any], last: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Your own data: arrays in files or in memory, torch Datasets; image folders are in `folder`.
 
-    load_path(Path("mine.npz"), seed=0)         # keys x, y or x_train, y_train, x_test, y_test (and classes)
+    load_path(Path("mine.npz"), seed=0)         # x, y or x_train, y_train, x_test, y_test (and classes, true_train)
     load_path(Path("x.npy"), seed=0)            # y.npy beside it; or x_train.npy and its three companions
     load_path(Path("pets"), seed=0)             # one sub-folder of pictures for each class
     load_arrays((x, y), seed=0)                 # or ((x, y), (x_test, y_test))
@@ -20,9 +20,10 @@ Arrays are copied: later changes to them do not reach the data set.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -42,6 +43,7 @@ from undertow.data.entries import (
     stack_items,
 )
 from undertow.data.folder import load_folder
+from undertow.data.numpy_files import read_npys, read_npz, reason_words
 from undertow.data.samples import DataSet, Samples, number_classes
 from undertow.data.subset import assemble
 from undertow.data.tables import choose_splits
@@ -64,9 +66,9 @@ def load_path(path: Path, seed: int) -> DataSet:
         held = next((path / name for name in ("x.npy", "x_train.npy") if (path / name).is_file()), None)
         return load_path(held, seed) if held else load_folder(path, seed)
     if path.suffix == ".npz":
-        return _from_parts(path.name, _read_npz(path), seed)
+        return _from_parts(path.name, read_npz(path), seed)
     if path.suffix == ".npy":
-        return _from_parts(path.parent.name or path.name, _read_npys(path), seed)
+        return _from_parts(path.parent.name or path.name, read_npys(path), seed)
     raise BadData(f"{path}: wanted an .npz or .npy file or a folder, got {path.suffix or 'no ending'}.")
 
 
@@ -295,7 +297,7 @@ def _load_saved(path: Path, seed: int) -> DataSet:
     try:
         found: Any = load_from_disk(str(path))
     except Exception as error:  # arrow, JSON and file errors have no common type
-        raise BadData(f"{path}: wanted a saved Dataset, got {_reason(error)}") from error
+        raise BadData(f"{path}: wanted a saved Dataset, got {reason_words(error)}") from error
     return load_splits(found, path.name, seed) if isinstance(found, Mapping) else load_dataset(found, seed)
 
 
@@ -314,10 +316,27 @@ def _from_parts(name: str, parts: Mapping[str, Array], seed: int) -> DataSet:
             f"{name}: wanted arrays x and y, or x_train, y_train, x_test and y_test, got "
             f"{', '.join(sorted(parts)) or 'none'}. Add {' and '.join(missing)}."
         )
+    strange = sorted(set(parts) - {*wanted, f"true{end}", "classes"})
+    if strange:
+        raise BadData(
+            f"{name}: wanted arrays called {', '.join(wanted)} and maybe true{end} (true labels) and classes, got also "
+            f"{', '.join(strange)}. Rename or leave them out."
+        )
     train = _samples(parts[f"x{end}"], parts[f"y{end}"], f"{name}/train" if len(wanted) > 2 else name)
+    if f"true{end}" in parts:
+        train = _with_true(train, parts[f"true{end}"], f"{name}, true{end}")
     test = _samples(parts["x_test"], parts["y_test"], f"{name}/test") if len(wanted) > 2 else None
     classes = tuple(map(str, parts["classes"].tolist())) if "classes" in parts else None
     return _assemble(name, train, test, classes, seed)
+
+
+def _with_true(samples: Samples, true: Array, where: str) -> Samples:
+    labels = _labels(true, where)
+    if len(labels) != len(samples):
+        raise BadData(
+            f"{where}: wanted one true label per sample, got {len(labels)} for {len(samples)} samples."
+        )
+    return replace(samples, true=labels)
 
 
 def _from_named_parts(name: str, parts: Mapping[str, Array], seed: int) -> DataSet:
@@ -342,45 +361,3 @@ def _from_named_parts(name: str, parts: Mapping[str, Array], seed: int) -> DataS
             f"{name}: wanted names that end in _train or _test, got {', '.join(arrays)}. Rename them."
         )
     return _assemble(name, found["train"], found.get("test"), classes, seed)
-
-
-def _read_npz(path: Path) -> dict[str, Array]:
-    with path.open("rb") as file:
-        archive = _open_numpy(file, path)
-        if not isinstance(archive, Mapping):
-            raise BadData(f"{path}: wanted an archive of arrays, got a single one. Call it .npy.")
-        return {key: _read_key(archive, key, path) for key in archive}
-
-
-def _read_npys(path: Path) -> dict[str, Array]:
-    """All arrays of the set that `path` belongs to: x.npy and y.npy, or those with _train and _test."""
-    if path.stem not in ("x", "x_train"):
-        raise BadData(f"{path}: wanted x.npy with y.npy beside it, or x_train.npy with its companions.")
-    stems = ("x", "y") if path.stem == "x" else ("x_train", "y_train", "x_test", "y_test")
-    parts: dict[str, Array] = {}
-    for part in (path.with_name(f"{stem}.npy") for stem in stems):
-        if part.is_file():
-            with part.open("rb") as file:
-                parts[part.stem] = _open_numpy(file, part)
-    return parts
-
-
-def _open_numpy(file: BinaryIO, path: Path) -> Any:
-    """The array, or the archive that reads its arrays when asked."""
-    try:
-        return np.load(file, allow_pickle=False)
-    except Exception as error:  # zip, header and pickle errors have no common type
-        raise BadData(f"{path}: wanted plain arrays, got {_reason(error)}") from error
-
-
-def _read_key(archive: Mapping[str, Array], key: str, path: Path) -> Array:
-    try:
-        return archive[key]
-    except Exception as error:  # as above
-        raise BadData(f"{path}, array {key}: wanted a plain array, got {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    if "pickle" in str(error).lower():
-        return "Python objects (a pickle), which may run code. Save it as an array of numbers."
-    return f"a file that cannot be read ({error}). Save it again."

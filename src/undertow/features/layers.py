@@ -3,7 +3,7 @@
     resolve_layers(model, "layer2")                 # ("layer2",)
     resolve_layers(model, ["input", "blocks.*.mlp"])  # ("input", "blocks.0.mlp", "blocks.1.mlp", ...)
     resolve_layers(model, "**.relu")                # at any depth
-    resolve_layers(model, "auto")                   # model.probe_layers, else sensible defaults
+    resolve_layers(model, "auto")                   # model.probe_layers, else sensible defaults behind the input
     resolve_layers(model, "layr2")                  # UnknownName: ... Did you mean 'layer2'?
 
 `*`, `?` and `[...]` match within one part of a dotted name, so `layer*` means the stages and not
@@ -83,4 +83,16 @@ def _defaults(model: nn.Module) -> Sequence[str]:
     declared = getattr(unwrap(model), "probe_layers", None)
     if declared:
         return tuple(declared)
-    return default_layers(unwrap(model))
+    found = default_layers(unwrap(model))
+    before = _before_parameters(model)
+    return tuple(name for name in found if name not in before) or (INPUT,)
+
+
+def _before_parameters(model: nn.Module) -> set[str]:
+    """Modules defined before the first one with parameters (a Flatten): what they give is the input still."""
+    before: set[str] = set()
+    for name, module in named_layers(model).items():
+        if next(module.parameters(), None) is not None:
+            return before
+        before.add(name)
+    return before

@@ -31,6 +31,8 @@ NoiseShape = Literal["even", "matrix"]
 
 FIRST_STEPS, MORE_STEPS, LAST_STEPS = 10, 4, 40
 """Of EM: from the first guess, at each further temperature from the matrix of the one before, and at the last one."""
+STILL = 1e-4
+"""EM ends when no chance in the matrix and no share changes by more."""
 MOST_CLIMBS = 12
 FIRST_RATE = 0.2
 """Where EM starts; the likelihood has one maximum in T for given votes, since it is concave in T."""
@@ -119,12 +121,20 @@ def _at_temperature(
 
 
 def improve(odds: Tensor, labels: Tensor, noise: Noise, kind: NoiseShape, steps: int) -> Noise:
-    """The noise after so many steps of EM for votes as `odds` (C, N) of classes that are equally frequent."""
+    """The noise after so many steps of EM, or when it holds still.
+
+    Args:
+        odds: (C, N), what votes say if all classes are equally frequent.
+        labels: (N,) given.
+        noise: where to start.
+        kind: of the noise.
+        steps: at most.
+    """
     matrix, shares, classes = noise.matrix, noise.shares, len(odds)
     given = torch.nn.functional.one_hot(labels, classes).T.double()
     seen = given.mean(1)
     for _ in range(steps):
-        clean = true_chances(odds, shares)
+        before, clean = (matrix, shares), true_chances(odds, shares)
         # Beliefs clean_ki T_kg / chance_i, summed over the samples given as g, without making them.
         counts = matrix * (clean @ (given / _chance(clean, labels, matrix)).T)
         if kind == "even":
@@ -133,6 +143,11 @@ def improve(odds: Tensor, labels: Tensor, noise: Noise, kind: NoiseShape, steps:
         else:
             counts += 1 / classes  # one label of each row spread evenly: a class without belief keeps a row
             matrix = counts / counts.sum(1, keepdim=True)
+        if (
+            max(float((now - then).abs().max()) for now, then in zip((matrix, shares), before, strict=True))
+            < STILL
+        ):
+            break
     return Noise(matrix, shares)
 
 

@@ -1,7 +1,7 @@
 """The suspected labels as pictures that a page can carry.
 
     for suspect in suspects(Path("runs/m40"), classes):
-        suspect["given"], suspect["proposed"], suspect["confidence"], suspect["image"]     # data:image/png;base64,...
+        suspect["given"], suspect["proposed"], suspect["score"], suspect["image"]     # data:image/png;base64,...
 
 suspects.npz holds the thumbnails, uint8 of (H, W), (H, W, 1) or (H, W, 3): one array named after each sample's
 number, or `sample` (N,) and `images` (N, ...) in the same order.
@@ -41,9 +41,13 @@ def suspects(folder: Path, classes: Sequence[str]) -> list[dict[str, Any]]:
 def _suspect(row: dict[Any, Any], image: NDArray[np.uint8], classes: Sequence[str]) -> dict[str, Any]:
     return {
         "sample": int(row["sample"]), "image": data_uri(image), "given": _named(row.get("given"), classes),
-        "proposed": _named(row.get("proposed"), classes),
+        "proposed": _named(row.get("proposed"), classes), "true": _known(row.get("true"), classes),
         "score": plain(row.get("score")), "confidence": plain(row.get("confidence")),
     }  # fmt: skip
+
+
+def _known(label: Any, classes: Sequence[str]) -> str | None:
+    return None if label is None or label != label else _named(label, classes)
 
 
 def _named(label: Any, classes: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ from undertow.files import write_text
 from undertow.report import summary
 from undertow.report.charts import charts
 from undertow.report.saved import Saved, read_saved
-from undertow.report.sections import PRESENT, SECTIONS
+from undertow.report.sections import PRESENT, SECTIONS, WORDS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SELF, NOBODY = "'self'", "'none'"
 SCRIPTS = (
     "base.js", "charts.js", "charts_more.js", "cards.js", "sections.js", "sections_rich.js", "sections_time.js",
-    "theme.js", "live.js", "reading.js", "page.js",
+    "gallery.js", "theme.js", "live.js", "reading.js", "page.js",
 )  # fmt: skip
 
 
@@ -61,6 +61,7 @@ def page_text(runs: Sequence[Saved], live: dict[str, str] | None = None) -> str:
         runs=texts,
         compare=_compare(texts),
         sections=SECTIONS,
+        words=WORDS,
         made=_made(runs),
         data={"runs": shaped, "live": live},
         live=live is not None,

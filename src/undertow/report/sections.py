@@ -59,8 +59,10 @@ SECTIONS = (
     ),
     Section(
         "labels", "Suspects", "Suspected labels",
-        "Training samples whose given label the features contradict, the most suspicious first.",
-        "No labels were searched for errors, or their pictures were not saved.",
+        "Training samples whose given label the features contradict, the most suspicious first. “Wrong” is how likely "
+        "the given label is an error; where the true label is known, ✓ or ✗ says whether the proposal meets it.",
+        "No labels were searched for errors, or the samples are no pictures. `undertow labels RUN` searches and fills "
+        "this section.",
     ),
     Section("facts", "Facts", "Run facts", "", "There is no run.json in this folder.", charts=False),
 )  # fmt: skip
@@ -76,3 +78,11 @@ PRESENT: dict[str, Callable[[dict[str, Any]], bool]] = {
     "time": lambda own: any(own[name] for name in TEMPORAL),
     "labels": lambda own: bool(own["suspects"]),
 }  # fmt: skip
+
+WORDS = (
+    ("Probe", "a small classifier fitted on one layer's features: its accuracy is what that layer knows."),
+    ("MASC", "a probe: each class gets the few directions that hold its features; the smallest angle wins."),
+    ("VeLPIC", "a probe: each class gets one direction, the largest inner product wins; so it can serve as a head."),
+    ("D_LR", "how far the features are from the fewest that the answers need: 0 rich (learned), 1 lazy (unchanged)."),
+)  # fmt: skip
+"""The words of ours that the page uses, and what each means in a line."""

@@ -192,7 +192,7 @@ def _row(name: str, path: Path) -> dict[str, Any]:
     except UndertowError as error:
         return {**row, "state": "damaged", "found": str(error)}
     tile = own[0] if own and own[0].label == "Test accuracy" else None
-    found = saved.audit.get("headline") or "Not audited yet."
+    found = summary.tied(str(saved.audit.get("headline") or "Not audited yet."))
     return {**row, "about": summary.about(saved), "state": _state(saved), "tile": tile, "found": found}
 
 

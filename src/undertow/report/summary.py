@@ -15,12 +15,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from undertow.report import views
 from undertow.report.saved import Saved
 from undertow.report.tables import Curve, plain
 
 WIDE = 90
 """Letters in a line of a command."""
+FIRST, FEW = 12, 15
+"""Lines shown of a group of facts; up to FEW are all shown, the rest of more can be opened."""
+SAME = 1e-6
+"""Two accuracies nearer than this are the same number."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Facts under one title: those shown, and those that can be opened."""
+
+    title: str
+    pairs: list[tuple[str, str]]
+
+    @property
+    def first(self) -> list[tuple[str, str]]:
+        """The lines that are always shown."""
+        return self.pairs if len(self.pairs) <= FEW else self.pairs[:FIRST]
+
+    @property
+    def rest(self) -> list[tuple[str, str]]:
+        """The lines behind them."""
+        return self.pairs[len(self.first) :]
 
 
 @dataclass(frozen=True)
@@ -38,8 +62,8 @@ def percent(share: float | None) -> str:
 
 
 def tied(text: str) -> str:
-    """A sentence whose percent signs stay with their numbers at the end of a line."""
-    return re.sub(r"(?<=\d) %", "\u00a0%", text)
+    """A sentence in which percent signs and "epoch" stay with their numbers at the end of a line."""
+    return re.sub(r"(?<=\d) (?=%)|(?<=\bepoch) (?=\d)|(?<=\bstep) (?=\d)", "\u00a0", text)
 
 
 def tiles(saved: Saved) -> list[Tile]:
@@ -54,7 +78,8 @@ def _test(saved: Saved) -> Tile | None:
     if curve is None:
         return None
     best = int(curve.mean.argmax())
-    detail = f"best {percent(float(curve.mean[best]))} at {saved.unit} {curve.x[best]:g}"
+    when = f"at {saved.unit} {curve.x[best]:g}".replace(" ", "\u00a0")
+    detail = f"best {percent(float(curve.mean[best]))} {when}"
     return Tile("Test accuracy", percent(float(curve.mean[-1])), detail)
 
 
@@ -63,7 +88,18 @@ def _latent(saved: Saved) -> Tile | None:
     if best is None:
         return None
     who = f"{views.probe_name(best.tags.get('probe', ''))} at {best.tags.get('layer', '')}"
-    return Tile("Best layer knows", percent(float(best.mean[-1])), who + _range(best, percent))
+    return Tile("Best layer knows", percent(float(best.mean[-1])), who + _range(_sure(saved, best), percent))
+
+
+def _sure(saved: Saved, best: Curve) -> Curve:
+    """The best layer with the verdict's interval at its end: wider than its row's, for the best of many was picked."""
+    measures: dict[str, Any] = saved.audit.get("measures") or {}
+    known: list[Any] = [measures.get(f"latent_accuracy{end}") for end in ("", "_low", "_high")]
+    if not all(isinstance(own, float) for own in known) or abs(known[0] - float(best.mean[-1])) > SAME:
+        return best
+    _, low, high = known
+    edges = (np.append(own[:-1], end) for own, end in ((best.low, low), (best.high, high)))
+    return Curve(best.tags, best.x, best.mean, *edges)
 
 
 def _repair(saved: Saved) -> Tile | None:
@@ -112,7 +148,7 @@ def about(saved: Saved) -> str:
     return " · ".join(word for word in words if word)
 
 
-def facts(saved: Saved) -> list[tuple[str, list[tuple[str, str]]]]:
+def facts(saved: Saved) -> list[Group]:
     """What made the run and its audit, in groups."""
     run, audit, data = (
         saved.facts,
@@ -125,15 +161,36 @@ def facts(saved: Saved) -> list[tuple[str, list[tuple[str, str]]]]:
         )
     groups: list[tuple[str, Any]] = [
         ("Data", data),
-        ("Training", run.get("config")),
+        ("Training", _seeded(run.get("config"))),
         ("Run", {name: run.get(name) for name in ("made", "finished", "ended", "machine", "interventions")}),
         ("Versions", {"undertow": run.get("undertow"), **(run.get("versions") or {})}),
         ("Audit", {name: audit.get(name) for name in ("made", "undertow", "situation", "quick")}),
         ("Audit settings", audit.get("settings")),
-        ("Headline numbers", plain(audit.get("measures"), 4)),
+        ("Headline numbers", _ranged(plain(audit.get("measures"), 4))),
     ]
-    shown = [(title, list(_pairs(found))) for title, found in groups if isinstance(found, dict)]
-    return [(title, pairs) for title, pairs in shown if pairs]
+    shown = [Group(title, list(_pairs(found))) for title, found in groups if isinstance(found, dict)]
+    return [group for group in shown if group.pairs]
+
+
+def _seeded(config: Any) -> Any:
+    """Settings in which a seed of -1 says what it means."""
+    if not isinstance(config, dict):
+        return None
+    unset = {name: "as seed" for name, value in config.items() if name.startswith("seed_") and value == -1}
+    return config | unset
+
+
+def _ranged(measures: Any) -> Any:
+    """Each number with its interval on one line."""
+    if not isinstance(measures, dict):
+        return None
+    ends = {name: [measures.get(f"{name}{end}") for end in ("_low", "_high")] for name in measures}
+    inner = {f"{name}{end}" for name, own in ends.items() if None not in own for end in ("_low", "_high")}
+    return {
+        name: value if None in ends[name] else f"{value} ({ends[name][0]} to {ends[name][1]})"
+        for name, value in measures.items()
+        if name not in inner
+    }
 
 
 def _pairs(found: dict[str, Any]) -> Iterator[tuple[str, str]]:

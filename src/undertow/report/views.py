@@ -161,17 +161,24 @@ def _text(name: Any) -> str:
 
 
 SPECTRUM = ("quality", "utilisation", "intensity")
+SQUARED = "parameter_norm"
+"""The measure whose rows hold the square of what its name says."""
 
 
 def richness(saved: Saved) -> list[Curve]:
-    """Curves over training of every measure of richness, one for each layer."""
+    """Curves over training of every measure of richness, one for each layer; the parameters' norm as a norm."""
     rows = saved.of("richness")
     rows = rows[~rows["measure"].isin(SPECTRUM)]
     return [
-        curve
+        _rooted(curve) if measure == SQUARED else curve
         for measure in dict.fromkeys(rows["measure"])
         for curve in curves(prefer(rows[rows["measure"] == measure], "split", "test"), "measure", "layer")
     ]
+
+
+def _rooted(curve: Curve) -> Curve:
+    mean, low, high = (np.sqrt(np.maximum(own, 0.0)) for own in (curve.mean, curve.low, curve.high))
+    return replace(curve, mean=mean, low=low, high=high)
 
 
 def spectra(saved: Saved) -> list[tuple[dict[str, str], Grid]]:

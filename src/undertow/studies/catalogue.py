@@ -28,6 +28,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "richness.plain_nets": ("batch-norm", "last-layer-only"),
     "richness.functions": ("heaviside", "regression", "nystrom"),
     "richness.grokking": ("grokking",),
+    "richness.depth": ("learning-curve", "low-rank", "layers", "greedy-layerwise"),
     "latent.dynamics": (
         "masc-dynamics",
         "velpic-dynamics",
@@ -44,7 +45,6 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "temporal.change": ("drift", "induction", "bound"),
     "temporal.noise": ("label-noise", "sgd-noise"),
     "temporal.actions": ("reinitialise", "freeze"),
-    "richness.depth": ("learning-curve", "low-rank", "layers", "greedy-layerwise"),
 }
 
 STUDIES: Mapping[str, str] = {

@@ -2,12 +2,13 @@
 const cards = [];
 const watcher = new ResizeObserver((entries) => entries.forEach((entry) => {
   const own = entry.target.card;
-  if (own && Math.abs(own.drawnAt - entry.contentRect.width) > 1) own.redraw();
+  if (own && (Math.abs(own.drawnAt - entry.contentRect.width) > 1 || (own.fills && Math.abs(own.high - entry.contentRect.height) > 1))) own.redraw();
 }));
 
-// make: title, note, size (wide | half | third), draw(host, seen), legend(), table() -> {columns, rows}
+// make: title, note, size (wide | half | third), draw(host, seen), legend(), table() -> {columns, rows};
+// fill: at least so high, and as high as the row of cards allows; absent(): there is nothing to show for this choice
 function card(run, make) {
-  const host = el("div", { class: "host", tabindex: "0", role: "group", "aria-roledescription": "chart", "aria-label": `${make.title}, ${run.name}. Arrow keys read its values.` });
+  const host = el("div", { class: make.fill ? "host fill" : "host", style: make.fill ? { "min-height": `${make.fill + 12}px` } : undefined, tabindex: "0", role: "group", "aria-roledescription": "chart", "aria-label": `${make.title}, ${run.name}. Arrow keys read its values.` });
   const legend = el("div", { class: "legend" });
   const note = el("p", { class: "note" });
   const hidden = new Set();
@@ -20,13 +21,15 @@ function card(run, make) {
       tool("PNG", "Download as PNG", () => bitmap(own, (blob) => download(blob, `${stem}.png`))))),
     make.note ? note : null, legend, host);
   const own = {
-    node, host, title: `${make.title}, ${run.name}`, drawnAt: 0,
+    node, host, title: `${make.title}, ${run.name}`, drawnAt: 0, high: 0, fills: Boolean(make.fill),
     legend: () => (make.legend?.() ?? []).filter((item) => !hidden.has(item.name)),
     redraw() {
+      node.hidden = Boolean(make.absent?.());
       own.drawnAt = host.clientWidth;
       if (!own.drawnAt) return;
       note.textContent = typeof make.note === "function" ? make.note() : make.note;
       legend.replaceChildren(...(make.legend?.() ?? []).map((item) => chip(item, hidden, own, make)));
+      own.high = host.clientHeight - 12;
       make.draw(host, (item) => !hidden.has(item.name));
     },
   };

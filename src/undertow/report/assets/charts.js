@@ -4,12 +4,19 @@ document.body.append(tip);
 const hideTip = () => { tip.hidden = true; };
 document.addEventListener("scroll", hideTip, { passive: true });
 
-function showTip(x, y, title, rows) {
-  tip.replaceChildren(el("strong", {}, title), ...rows.map(([name, value, colour]) =>
+// rows [name, value, colour, interval]; on a narrow screen the tip stands above or below its host, not upon it.
+function showTip(x, y, title, rows, host) {
+  tip.replaceChildren(el("strong", {}, title), ...rows.map(([name, value, colour, interval]) =>
     el("div", { class: "tip-row" },
-      colour ? el("i", { style: { background: colour } }) : null, el("span", {}, name), el("b", {}, value))));
+      colour ? el("i", { style: { background: colour } }) : null, el("span", {}, name), el("b", {}, value), interval ? el("small", {}, interval) : null)));
   tip.hidden = false;
   const box = tip.getBoundingClientRect();
+  if (host && innerWidth <= 640) {
+    const around = host.getBoundingClientRect(), above = around.top - box.height - 4;
+    tip.style.left = `${Math.min(Math.max(8, x - box.width / 2), innerWidth - box.width - 8)}px`;
+    tip.style.top = `${above >= 8 ? above : Math.min(around.bottom + 4, innerHeight - box.height - 8)}px`;
+    return;
+  }
   const left = x + 16 + box.width > innerWidth ? x - box.width - 16 : x + 16;
   tip.style.left = `${Math.max(8, left)}px`;
   tip.style.top = `${Math.min(Math.max(8, y - box.height / 2), innerHeight - box.height - 8)}px`;
@@ -22,7 +29,7 @@ function readable(host, { point, go, leave, pick }) {
     point(event.clientX - box.left, event.clientY - box.top, event.clientX, event.clientY);
   };
   host.onpointerdown = host.onpointermove; // a finger does not hover
-  host.onpointerleave = () => { hideTip(); leave(); };
+  host.onpointerleave = (event) => { if (event?.pointerType !== "touch") { hideTip(); leave(); } }; // a finger lifted still reads
   host.onblur = host.onpointerleave;
   host.onclick = () => pick?.();
   host.onkeydown = (event) => {
@@ -35,6 +42,7 @@ function readable(host, { point, go, leave, pick }) {
 
 function area(host, { height, left = 46, right = 14, top = 26, bottom = 40 }) {
   const width = Math.max(220, host.clientWidth);
+  if (host.card?.fills) height = Math.max(height, Math.floor(host.card.high));
   const svg = sv("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" });
   host.replaceChildren(svg);
   return { svg, width, height, x0: left, x1: width - right, y0: height - bottom, y1: top };
@@ -102,8 +110,7 @@ function lines(host, spec) {
   drawAxes(plot, { sx, sy, x, y, format: tickFormat });
   for (const ref of spec.refs ?? []) {
     if (known(ref.low)) svg.append(sv("rect", { class: "band", x: x0, width: x1 - x0, y: sy(ref.high), height: Math.max(0, sy(ref.low) - sy(ref.high)), style: { fill: ref.colour } }));
-    svg.append(sv("line", { class: "ref", x1: x0, x2: x1, y1: sy(ref.y), y2: sy(ref.y), style: { stroke: ref.colour } }),
-      sv("text", { class: "label end halo", x: x1 - 2, y: sy(ref.y) - 6 }, ref.name));
+    svg.append(sv("line", { class: "ref", x1: x0, x2: x1, y1: sy(ref.y), y2: sy(ref.y), "stroke-dasharray": ref.dash, style: { stroke: ref.colour } }));
   }
   [...series].sort((a, b) => (b.faint ? 1 : 0) - (a.faint ? 1 : 0)).forEach((own) => drawSeries(svg, own, sx, sy));
   const cross = sv("g", { class: "cross", visibility: "hidden" });
@@ -118,9 +125,9 @@ function lines(host, spec) {
     cross.setAttribute("visibility", "visible");
     cross.replaceChildren(sv("line", { x1: sx(value), x2: sx(value), y1, y2: y0 }), ...dots(series, value, sx, sy));
     const rows = [...series.map((own) => [own, own.x.indexOf(value)]).filter(([, k]) => k >= 0).map(([own, k]) =>
-      [own.name, format(own.y[k]) + (own.low && known(own.low[k]) && own.low[k] < own.high[k] ? `  (${format(own.low[k])} to ${format(own.high[k])})` : ""), own.colour])];
+      [own.name, format(own.y[k]), own.colour, own.low && known(own.low[k]) && own.low[k] < own.high[k] ? between(own.low[k], own.high[k], format) : ""])];
     const box = host.getBoundingClientRect();
-    showTip(clientX ?? box.left + sx(value), clientY ?? box.top + 60, x.names ? x.names[value] : `${x.label ?? ""} ${number(value)}`.trim(), rows);
+    showTip(clientX ?? box.left + sx(value), clientY ?? box.top + 60, x.names ? x.names[value] : `${x.label ?? ""} ${number(value)}`.trim(), rows, host);
   };
   readable(host, {
     point: (px, py, cx, cy) => show(nearest(places.map((value) => sx(value)), px), cx, cy),
@@ -129,6 +136,7 @@ function lines(host, spec) {
     pick: spec.pick && (() => here !== null && spec.pick(places[here])),
   });
 }
+const between = (low, high, format) => `${format(low).replace("\u00a0%", "")}–${format(high).replace("\u00a0%", "")}`;
 const dots = (series, value, sx, sy) => series.filter((own) => !own.faint).map((own) => [own, own.x.indexOf(value)])
   .filter(([own, k]) => k >= 0 && known(own.y[k]))
   .map(([own, k]) => sv("circle", { class: "dot", cx: sx(value), cy: sy(own.y[k]), r: 4, style: { fill: own.colour } }));
@@ -146,12 +154,14 @@ function heat(host, spec) {
   const { svg, x0, x1, y0, y1 } = plot;
   const seen = value.flat().filter(known);
   const ranked = rising(seen);
-  // The first checkpoints know nothing and would take most of the colours: the lowest twelfth shares one.
-  let [low, high] = [ranked[spec.robust ? Math.floor(ranked.length / 12) : 0], ranked.at(-1)];
-  if (spec.kind === "div") { high = Math.max(Math.abs(low), Math.abs(high)) || 0.01; low = -high; }
+  // The first checkpoints know nothing and would take most of the colours: the lowest twelfth shares one; of
+  // differences, the twelfth that is furthest from zero.
+  const spared = spec.robust ? Math.floor(ranked.length / 12) : 0;
+  let [low, high] = [ranked[spared], ranked.at(-1)];
+  if (spec.kind === "div") { high = rising(seen.map(Math.abs)).at(-1 - spared) || 0.01; low = -high; }
   if (!seen.length) { svg.append(sv("text", { class: "label", x: x0, y: y1 + 20 }, "Nothing was measured for this choice.")); readable(host, { point() {}, go() {}, leave() {} }); return; }
   const [w, h] = [(x1 - x0) / xs.length, (y0 - y1) / ys.length];
-  const level = (own) => Math.round(63 * (high > low ? (own - low) / (high - low) : 0.5));
+  const level = (own) => Math.round(63 * (high > low ? Math.min(1, Math.max(0, (own - low) / (high - low))) : 0.5));
   const paths = new Map();
   value.forEach((row, iy) => row.forEach((own, ix) => {
     if (!known(own)) return;
@@ -161,7 +171,7 @@ function heat(host, spec) {
   svg.append(sv("rect", { class: "void", x: x0, y: y1, width: x1 - x0, height: y0 - y1, rx: 3 }),
     sv("g", { "shape-rendering": "crispEdges" }, ...[...paths].map(([own, d]) => sv("path", { d, style: { fill: colourOf(spec.kind, own / 63) } }))));
   heatAxes(plot, spec, w, h);
-  heatKey(plot, spec, low, high, low > ranked[0] ? "≤ " : "");
+  heatKey(plot, spec, low, high, [low > ranked[0] ? "≤ " : "", high < ranked.at(-1) ? "≥ " : ""]);
   if (spec.diagonal) svg.append(sv("line", { class: "pin", x1: x0, y1: y0, x2: x1, y2: y1 }));
   if (known(spec.pinX)) svg.append(sv("rect", { class: "frame soft", x: x0 + spec.pinX * w, y: y1, width: w, height: y0 - y1 }));
   const frame = sv("rect", { class: "frame", width: w, height: h, visibility: "hidden" });
@@ -191,10 +201,10 @@ function heatAxes({ svg, x0, x1, y0 }, spec, w, h) {
       : sv("text", { x: x0 - 8, y: y0 - (iy + 0.5) * h + 4 }, typeof name === "number" ? number(name) : shorten(name, 18), sv("title", {}, String(name)))))),
     sv("text", { class: "label end", x: x1, y: y0 + 35 }, spec.xLabel));
 }
-function heatKey({ svg, x0, x1 }, spec, low, high, below) {
-  const width = Math.min(150, (x1 - x0) / 3), from = x1 - width - 44;
+function heatKey({ svg, x0, x1 }, spec, low, high, [below, above]) {
+  const width = Math.min(150, (x1 - x0) / 3), from = x1 - width - 48;
   const steps = 24;
   svg.append(sv("text", { class: "label", x: 4, y: 12 }, spec.yLabel),
     sv("g", {}, ...Array.from({ length: steps }, (_, k) => sv("rect", { x: from + (k * width) / steps, y: 20, width: width / steps + 0.5, height: 8, style: { fill: colourOf(spec.kind, k / (steps - 1)) } }))),
-    sv("text", { class: "tick end", x: from - 6, y: 28 }, below + spec.format(low)), sv("text", { class: "tick", x: from + width + 6, y: 28 }, spec.format(high)));
+    sv("text", { class: "tick end", x: from - 6, y: 28 }, below + spec.format(low)), sv("text", { class: "tick", x: from + width + 6, y: 28 }, above + spec.format(high)));
 }

@@ -35,31 +35,36 @@ function dumbbells(host, { rows, format }) {
 }
 
 // Points of one checkpoint with the way they came; `moment` may lie between two checkpoints.
-function scatter(host, { track, moment, classes, only }) {
+function scatter(host, { track, moment, classes, only, whole }) {
   const width = Math.max(220, host.clientWidth);
   const plot = area(host, { height: Math.min(width, Math.max(300, width - 96), 520), left: 10, right: 10, top: 10, bottom: 10 });
   const { svg, x0, x1, y0, y1 } = plot;
-  const flatX = track.x.flat().filter(known), flatY = track.y.flat().filter(known);
-  const [cx, cy] = [flatX, flatY].map((own) => (own.reduce((a, b) => Math.min(a, b), Infinity) + own.reduce((a, b) => Math.max(a, b), -Infinity)) / 2);
-  // One unit is as long upwards as sideways: directions are principal components.
-  const reach = Math.max(flatX.reduce((a, b) => Math.max(a, Math.abs(b - cx)), 0) / (x1 - x0), flatY.reduce((a, b) => Math.max(a, Math.abs(b - cy)), 0) / (y0 - y1)) * 2.08 || 1;
-  const sx = (own) => (x0 + x1) / 2 + (own - cx) / reach, sy = (own) => (y0 + y1) / 2 - (own - cy) / reach;
   const from = Math.floor(moment), share = moment - from, to = Math.min(track.checkpoints.length - 1, from + 1);
-  const between = (rows, n) => rows[from][n] + ((rows[to][n] ?? rows[from][n]) - rows[from][n]) * share;
-  const tails = sv("g", { class: "tails" }), marks = sv("g", {});
+  const placed = (rows, n) => (known(rows[from][n]) ? rows[from][n] + ((rows[to][n] ?? rows[from][n]) - rows[from][n]) * share : null);
+  const ends = [track.x, track.y].map((rows) => (whole ? rows.flat() : track.labels.map((_, n) => placed(rows, n))).filter(known)
+    .reduce(([low, high], own) => [Math.min(low, own), Math.max(high, own)], [Infinity, -Infinity]));
+  const [cx, cy] = ends.map(([low, high]) => (low + high) / 2);
+  // One unit is as long upwards as sideways: directions are principal components.
+  const reach = Math.max((ends[0][1] - ends[0][0]) / (x1 - x0), (ends[1][1] - ends[1][0]) / (y0 - y1)) * 1.06 || 1;
+  const sx = (own) => (x0 + x1) / 2 + (own - cx) / reach, sy = (own) => (y0 + y1) / 2 - (own - cy) / reach;
+  const clip = `way-${(count += 1)}`; // ways may come from outside of what is shown
+  const tails = sv("g", { class: "tails", "clip-path": `url(#${clip})` }), marks = sv("g", {});
   const shown = [];
   track.labels.forEach((label, n) => {
-    const [px, py] = [sx(between(track.x, n)), sy(between(track.y, n))];
-    if (!known(px) || !known(py)) return;
+    const [x, y] = [placed(track.x, n), placed(track.y, n)];
+    if (!known(x) || !known(y)) return;
+    const [px, py] = [sx(x), sy(y)];
     const aside = only !== null && label !== only;
     const colour = seriesColour(label ?? 6);
-    let d = "";
-    for (let k = Math.max(0, from - 5); k <= from; k += 1) if (known(track.x[k][n])) d += `${d ? "L" : "M"}${sx(track.x[k][n]).toFixed(1)} ${sy(track.y[k][n]).toFixed(1)}`;
-    if (!aside) tails.append(sv("path", { d: `${d}L${px.toFixed(1)} ${py.toFixed(1)}`, style: { stroke: colour } }));
+    const way = [];
+    for (let k = Math.max(0, from - 5); k <= from; k += 1) if (known(track.x[k][n])) way.push([sx(track.x[k][n]), sy(track.y[k][n])]);
+    const path = (steps) => `M${steps.map(([a, b]) => `${a.toFixed(1)} ${b.toFixed(1)}`).join("L")}`;
+    way.push([px, py]);
+    if (!aside) tails.append(sv("path", { class: "older", d: way.length > 3 ? path(way.slice(0, -2)) : "", style: { stroke: colour } }), sv("path", { d: path(way.slice(-3)), style: { stroke: colour } }));
     marks.append(sv("path", { class: `point${aside ? " aside" : ""}`, d: SHAPES[(label ?? 0) % SHAPES.length](4.2), transform: `translate(${px.toFixed(1)} ${py.toFixed(1)})`, style: { fill: colour } }));
     if (!aside) shown.push([px, py, n]);
   });
-  svg.append(tails, marks);
+  svg.append(sv("clipPath", { id: clip }, sv("rect", { x: 0, y: 0, width: plot.width, height: plot.height })), tails, marks, ...ruler(plot, reach));
   let here = 0;
   const show = (k, clientX, clientY) => {
     if (!shown.length) return;
@@ -74,4 +79,10 @@ function scatter(host, { track, moment, classes, only }) {
     },
     go: (dx, dy) => show(here + (dx || dy)), leave() {},
   });
+}
+// How long one round number is: the axes change with the moment.
+function ruler({ x0, y0, x1 }, reach) {
+  const most = (reach * (x1 - x0)) / 5, power = 10 ** Math.floor(Math.log10(most));
+  const long = [5, 2, 1].find((own) => own * power <= most) * power;
+  return [sv("path", { class: "ruler", d: `M${x0} ${y0 - 3}v6m0 -3h${(long / reach).toFixed(1)}m0 -3v6` }), sv("text", { class: "tick halo", x: x0, y: y0 - 8 }, number(long))];
 }

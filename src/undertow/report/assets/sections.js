@@ -37,8 +37,8 @@ function accuracySection(section, runs) {
   for (const run of runs.filter((own) => own.overview.length)) {
     const series = overviewSeries(run);
     made.push(...put(section, run, card(run, {
-      id: "accuracy", title: "Accuracy over training", size: "most",
-      note: "The model itself, and the best layer of each probe. Bands are 95 % intervals. Click or slide to choose a checkpoint.",
+      id: "accuracy", title: "The model and its best layers", size: "most", fill: 340,
+      note: "The model itself, and the best layer of each probe. Bands are 95 % intervals of each curve alone; the best layer's at the top of the page is wider, for it was picked. Click or slide to choose a checkpoint.",
       legend: () => series,
       draw: (host, seen) => lines(host, { series: series.filter(seen), x: { label: UNIT }, y: SHARE, height: 340, pin: series.some((own) => own.x.includes(state.epoch)) ? state.epoch : null, pick: (value) => pick.set(value) }),
       table: () => tableOf(["curve", UNIT, "accuracy", "low", "high"], series, (own) => own.name),
@@ -56,13 +56,13 @@ function depthCard(run, state) {
   const refs = () => {
     const test = run.overview.find((curve) => curve.role === "test");
     const y = test?.y[nearest(test.x, state.epoch)];
-    return known(y) ? [{ y, name: "the model itself", colour: "var(--ink)" }] : [];
+    return known(y) ? [{ y, name: "the model itself", colour: "var(--ink)", dash: "4 4" }] : [];
   };
   return card(run, {
-    id: "depth", title: "Through the layers", size: "less",
+    id: "depth", title: "Through the layers", size: "less", fill: 340,
     note: () => `What probes read from each layer at ${at(run.latent.checkpoints[nearest(run.latent.checkpoints, state.epoch)])}, first layer on the left.`,
-    legend: series,
-    draw: (host, seen) => lines(host, { series: series().filter(seen), refs: refs(), x: { names: layers }, y: SHARE, height: 340 }),
+    legend: () => [...series(), ...refs()],
+    draw: (host, seen) => lines(host, { series: series().filter(seen), refs: refs().filter(seen), x: { names: layers }, y: SHARE, height: 340 }),
     table: () => tableOf(["probe", "layer", "accuracy", "low", "high"], series().map((own) => ({ ...own, x: layers })), (own) => own.name),
   });
 }
@@ -102,6 +102,7 @@ function layersSection(section, runs) {
   control(section, probe.node, minus.node, kind.node);
   for (const run of having) made.push(...put(section, run, mapCard(run, state, kindOf)), ...dimensionCards(section, run, state));
 }
+const SHUFFLED = "A control, fitted with shuffled labels: which classes a shuffle favours is luck, so single values scatter around chance by more than their interval.";
 function mapCard(run, state, kindOf) {
   const { layers, checkpoints } = run.latent;
   const find = (name) => run.latent.grids.find((grid) => grid.measure === "accuracy" && grid.name === name && kindOf(grid) === state.kind);
@@ -126,8 +127,8 @@ function mapCard(run, state, kindOf) {
   const title = "Layer by layer, checkpoint by checkpoint";
   return card(run, {
     id: "map", title, size: "wide",
-    note: () => (state.minus ? `How many points ${state.probe} lies above ${state.minus === "model" ? "the model" : state.minus.slice(6)}. Blue is above, orange below.` : `Accuracy of ${state.probe}. The model's own answers are the top row; layers lie beneath it, the first at the bottom.`),
-    draw: (host) => heat(host, { xs: checkpoints, ...shown(), kind: state.minus ? "div" : "seq", robust: !state.minus, format: state.minus ? (own) => `${own > 0 ? "+" : own < 0 ? "−" : ""}${Math.abs(100 * own).toFixed(0)}` : (own) => `${(100 * own).toFixed(0)} %`, xLabel: UNIT, yLabel: "layer", detail }),
+    note: () => (state.kind.includes("shuffled") ? `${SHUFFLED} ` : "") + (state.minus ? `How many points ${state.probe} lies above ${state.minus === "model" ? "the model" : state.minus.slice(6)}. Blue is above, orange below.` : `Accuracy of ${state.probe}. The model's own answers are the top row; layers lie beneath it, the first at the bottom.`),
+    draw: (host) => heat(host, { xs: checkpoints, ...shown(), kind: state.minus ? "div" : "seq", robust: true, format: state.minus ? (own) => `${own > 0 ? "+" : own < 0 ? "−" : ""}${Math.abs(100 * own).toFixed(0)}` : (own) => `${(100 * own).toFixed(0)} %`, xLabel: UNIT, yLabel: "layer", detail }),
     table: () => { const { ys, value } = shown(); return { columns: ["layer", UNIT, state.minus ? "difference" : "accuracy"], rows: ys.flatMap((name, n) => checkpoints.map((epoch, k) => [name, epoch, value[n][k]])) }; },
   });
 }
@@ -137,7 +138,7 @@ function dimensionCards(section, run, state) {
   if (!grids.some((grid) => grid.measure === "dimension")) return [];
   const series = () => styled((find()?.value ?? []).map((row, n) => ({ name: layers[n], x: checkpoints, y: row }))).filter((own) => own.y.some(known));
   return put(section, run, card(run, {
-    id: "dimension", title: "Dimensions that the probe uses", size: "wide",
+    id: "dimension", title: "Dimensions that the probe uses", size: "wide", absent: () => !series().length,
     note: () => `Directions that ${state.probe} keeps per class. Few directions that suffice mean that a layer has sorted its classes.`,
     legend: series,
     draw: (host, seen) => lines(host, { series: series().filter(seen), x: { label: UNIT }, y: { label: "dimensions" }, height: 240 }),

@@ -3,8 +3,8 @@ const MEASURES = [
   ["d_lr", "D_LR", "0: only the directions the output needs are left (rich). Towards 1: features as they were (lazy)."],
   ["effective_dimension", "Effective dimension", "How many directions the last features use.", ["effective_dimension_rest"]],
   ["s_init", "Likeness to the start", "1: features are as they were initialised."],
-  ["parameter_norm", "Size of the parameters", "Norm of all weights."],
-  ["nc1", "NC1, spread within classes", "0: every sample of a class lies at its mean.", ["nc1_stabilised"]],
+  ["parameter_norm", "Size of the parameters", "Norm of all weights: the root of their summed squares (the saved rows hold the square)."],
+  ["nc1", "NC1, spread within classes", "0: every sample of a class lies at its mean. Spread within over spread between classes; stabilised adds 0.0001 to the latter in every direction, as in the paper's tables.", ["nc1_stabilised"]],
   ["trace_within", "Variance within classes", "Summed over directions and classes."],
   ["nc2_etf", "NC2, means at equal angles", "0: the class means form a simplex."],
   ["nc3", "NC3, head like means", "0: the head's rows are the class means."],
@@ -31,7 +31,7 @@ function measureCard(run, name, title, note, found) {
   const tops = found.map((curve) => Math.max(...curve.y.filter(known)));
   const log = Math.min(...tops) > 0 && Math.max(...tops) > 100 * Math.min(...tops) && found.every((curve) => curve.y.every((own) => !known(own) || own > 0));
   return card(run, {
-    id: `rich-${name}`, title, size: "third", note, legend: () => (series.length > 1 ? series : []),
+    id: `rich-${name}`, title, size: "third", fill: 190, note, legend: () => (series.length > 1 ? series : []),
     draw: (host, seen) => lines(host, { series: series.filter(seen), x: { label: UNIT }, y: log ? { log } : { min: positive ? 0 : undefined, max: name === "d_lr" ? 1 : undefined }, height: 190 }),
     table: () => tableOf(["curve", UNIT, "value", "low", "high"], series, (own) => own.name),
   });
@@ -69,7 +69,7 @@ function spectrumCard(run, [measure, title, note], state) {
     return [...[0, last].filter((k) => k !== place).map((k) => curve(k, true, 6)), curve(place, false, 0)];
   };
   return card(run, {
-    id: `spectrum-${measure}`, title, size: "third", note, legend: series, fixedLegend: true,
+    id: `spectrum-${measure}`, title, size: "third", fill: 220, note, legend: series, fixedLegend: true,
     draw: (host) => lines(host, { series: series(), x: { label: "feature", log: true }, y: measure === "intensity" ? { log: true } : { min: 0, max: 1, format: percent }, height: 220 }),
     table: () => { const own = grid(); return { columns: [UNIT, "feature", measure], rows: (own?.checkpoints ?? []).flatMap((epoch, k) => own.positions.map((place, n) => [epoch, place, own.value[k][n]])) }; },
   });

@@ -45,12 +45,13 @@ function swapCard(run) {
     const part = (place) => run.swap.map((own) => own[measure]?.[place] ?? null);
     return { name, x: names.map((_, k) => k), y: part(0), low: part(1), high: part(2), colour: seriesColour(slot), dash, marker, bars: true };
   });
-  const whole = (measure, name, colour) => { const own = run.swap.find((cut) => cut[measure])?.[measure]; return own ? [{ y: own[0], low: own[1], high: own[2], name, colour }] : []; };
+  const whole = (measure, name, colour, dash) => { const own = run.swap.find((cut) => cut[measure])?.[measure]; return own ? [{ y: own[0], low: own[1], high: own[2], name, colour, dash }] : []; };
+  const refs = [...whole("swap_early", "early model", "var(--s2)", "4 4"), ...whole("swap_late", "late model", "var(--ink-2)", "2 3")];
   return card(run, {
     id: "swap", title: "Where memorisation sits", size: "wide",
     note: () => `${run.reading ? `${run.reading} ` : ""}Parts of an early and of the late model, joined after each layer. Where “late shallow, early deep” drops, late features have lost what the early head could read.`,
-    legend: () => series,
-    draw: (host, seen) => lines(host, { series: series.filter(seen), refs: [...whole("swap_early", "early model", "var(--s2)"), ...whole("swap_late", "late model", "var(--ink-2)")], x: { names, label: "cut after" }, y: { ...SHARE, label: "test accuracy" }, height: 300 }),
+    legend: () => [...series, ...refs],
+    draw: (host, seen) => lines(host, { series: series.filter(seen), refs: refs.filter(seen), x: { names, label: "cut after" }, y: { ...SHARE, label: "test accuracy" }, height: 300 }),
     table: () => ({ columns: ["cut", "measure", "accuracy", "low", "high"], rows: run.swap.flatMap((own) => Object.entries(own).filter(([name]) => name !== "cut").map(([name, value]) => [own.cut, name, ...value])) }),
   });
 }
@@ -66,7 +67,7 @@ function curveCards(section, run) {
     if (!curves.length) continue;
     const series = styled(curves, (curve) => ({ name: curve.layer === "all" ? "whole network" : curve.layer ?? title, ...(curve.layer === "all" ? { colour: "var(--ink)", dash: "" } : {}) }));
     put(section, run, card(run, {
-      id, title, size: "half", note, legend: () => (series.length > 1 ? series : []),
+      id, title, size: "half", fill: 240, note, legend: () => (series.length > 1 ? series : []),
       draw: (host, seen) => lines(host, { series: series.filter(seen), x: { label: x }, y, height: 240 }),
       table: () => tableOf(["layer", x, "value", "low", "high"], series, (own) => own.name),
     }));
@@ -75,7 +76,7 @@ function curveCards(section, run) {
 
 // Points that move: a slider, and a button that plays.
 function trajectoryCard(run, state) {
-  const at0 = { moment: null, only: null, playing: 0 };
+  const at0 = { moment: null, only: null, playing: 0, whole: false };
   const find = () => run.trajectories.find((own) => own.cut === state.cut) ?? run.trajectories[0];
   const last = () => find().checkpoints.length - 1;
   const classes = () => rising(find().labels.filter(known)).map((label) => ({ name: run.classes[label] ?? String(label), label, colour: seriesColour(label), shape: label }));
@@ -96,20 +97,22 @@ function trajectoryCard(run, state) {
     };
     at0.playing = requestAnimationFrame(step);
   };
+  const scale = el("button", { type: "button", class: "scale", "aria-pressed": "false", onclick: () => {
+    at0.whole = !at0.whole; scale.setAttribute("aria-pressed", String(at0.whole)); own.redraw(); } }, `One scale for all ${UNIT}s`);
   const own = card(run, {
     id: "trajectory", title: "Samples on their way", size: "half",
-    note: () => `Features at ${find().cut} in two dimensions, coloured by class, with the way of the last checkpoints. Choose a class to see it alone.`,
+    note: () => `Features at ${find().cut} in two dimensions, coloured by class, with the way of the last checkpoints. The axes fit the points of the moment. Choose a class to see it alone.`,
     legend: classes, pressed: (item) => at0.only === null || at0.only === item.label,
     press: (item) => { at0.only = at0.only === item.label ? null : item.label; },
     draw(host) {
       at0.moment = Math.min(at0.moment ?? last(), last());
       input.max = last(); input.value = Math.round(at0.moment);
       out.textContent = number(find().checkpoints[Math.round(at0.moment)]);
-      input.setAttribute("aria-valuetext", at(find().checkpoints[Math.round(at0.moment)]));
-      scatter(host, { track: find(), moment: at0.moment, classes: run.classes, only: at0.only });
+      input.setAttribute("aria-valuetext", `${UNIT_UP} ${out.textContent}`);
+      scatter(host, { track: find(), moment: at0.moment, classes: run.classes, only: at0.only, whole: at0.whole });
     },
     table: () => { const track = find(); return { columns: [UNIT, "sample", "label", "x", "y"], rows: track.checkpoints.flatMap((epoch, k) => track.samples.map((sample, n) => [epoch, sample, track.labels[n] === null ? null : run.classes[track.labels[n]] ?? String(track.labels[n]), track.x[k][n], track.y[k][n]])) }; },
   });
-  own.node.append(el("div", { class: "player" }, button, el("label", { class: "control slider" }, el("span", {}, UNIT_UP), input, out)));
+  own.node.append(el("div", { class: "player" }, button, el("label", { class: "control slider" }, el("span", {}, UNIT_UP), input, out), scale));
   return own;
 }
