@@ -29,7 +29,7 @@ def test_suspects_on_the_screen_and_in_the_folder(capsys, run, tmp_path):
     )
     said = capsys.readouterr().out
     assert code == 0
-    assert "% of 1297 labels look wrong" in said
+    assert "% of 1,297 labels look wrong" in said
     assert "proposed" in said
     assert "is the checkpoint to use" in said
     assert re.search(rf"repair {re.escape(str(run.path))} --checkpoint \d+ --layer \S+ --out", said)

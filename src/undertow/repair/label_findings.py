@@ -93,7 +93,7 @@ class LabelErrors:
 
     def __str__(self) -> str:
         lines = [
-            f"{100 * self.noise_rate:.1f} % of {len(self.given)} labels look wrong "
+            f"{100 * self.noise_rate:.1f} % of {len(self.given):,} labels look wrong "
             f"({100 * self.noise_low:.1f} to {100 * self.noise_high:.1f} %), {_shape_words(self)}."
         ]
         return "\n".join([*lines, *self.notes])

@@ -130,7 +130,7 @@ def _texts(saved: Saved, drawn: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sentence(own: dict[str, Any]) -> dict[str, Any]:
-    texts = {name: str(own.get(name) or "") for name in ("topic", "sentence", "answer", "rule")}
+    texts = {name: str(own.get(name) or "") for name in ("topic", "sentence", "answer", "short", "rule")}
     return {
         **texts,
         "sentence": summary.tied(texts["sentence"]),
