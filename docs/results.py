@@ -95,7 +95,11 @@ def section(own: Found, shown: str = "") -> str:
     changes = own.facts.get("changes") or []
     if changes:
         parts.append("Changed from the paper: " + "; ".join(map(_plain, changes)) + ".")
-    parts += [f"A task failed: {_plain(str(failure))}." for failure in own.facts.get("failures") or []]
+    place = f"{own.path.resolve().parents[2]}/"  # of this machine only: it tells a reader nothing
+    parts += [
+        f"A task failed: {_plain(str(failure).replace(place, ''))}."
+        for failure in own.facts.get("failures") or []
+    ]
     return "\n\n".join(parts)
 
 

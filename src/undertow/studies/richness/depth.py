@@ -378,9 +378,9 @@ greedy_layerwise = Study(
         ),
         "laptop": Change(
             train=LAPTOP,
-            cases={_GREEDY: {"epochs": 60, "restart": 12, "milestones": (8, 10)}},
+            cases={_GREEDY: {"epochs": 60, "restart": 12, "milestones": (8, 10), "clip": 1.0}},
             options={"map_side": 8},
-            because=f"{NARROW}; layer by layer, each has 12 epochs; {_POOLED}",
+            because=f"{NARROW}; layer by layer, each has 12 epochs, clipped, as one seed diverged; {_POOLED}",
             minutes=1,
         ),
     },
