@@ -199,3 +199,16 @@ def test_what_takes_one_tensor_says_so(tmp_path):
     with pytest.raises(BadData, match="one tensor"):
         ut.train(ut.TrainConfig("mlp:8", data=str(tmp_path / "texts.npz"), epochs=1), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_the_order_of_entries_is_no_other_data():
+    turned = dict(reversed(entries().items()))
+    first, second = (load_data(((x, Y), (x, Y))).fingerprint for x in (entries(), turned))
+    assert first == second
+
+
+def test_maps_by_name_must_have_one_shape_in_both_splits():
+    """Only rows of tokens may be padded to another length."""
+    train, test = ({"pixel_values": torch.zeros(len(Y), channels, 8, 8)} for channels in (3, 1))
+    with pytest.raises(BadData, match="wanted train and test samples of one type and shape"):
+        load_data(((train, Y), (test, Y)))

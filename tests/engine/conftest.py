@@ -62,6 +62,14 @@ def where(number, workspace):
 def unsendable(number, workspace):
     return [{"function": lambda: None}]
 
+class Opens:
+    """Can be sent, and not be made again where it arrives."""
+    def __reduce__(self):
+        return (open, ("/no/such/file/of/undertow",))
+
+def unmakeable(number, workspace):
+    return [{"file": Opens()}]
+
 def untabled(number, workspace):
     return [{"mixed": 1}, {"mixed": {"a": 1}}]
 

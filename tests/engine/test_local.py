@@ -83,6 +83,29 @@ def test_a_task_that_kills_its_process_twice_fails_alone(tmp_path, tasks):
     assert len(store.rows(todo)) == 6
 
 
+def test_rows_that_cannot_be_made_again_here_are_their_tasks_fault(tmp_path, tasks):
+    """Fails if what goes wrong while an answer is read passes for the death of the process that gave it."""
+    store, todo = Store(tmp_path / "tasks"), [*tasks("unmakeable", 0), *tasks("square", 1, 2)]
+    failed = run_local(todo, store, workspace=tmp_path, workers=2)
+    assert set(failed) == {todo[0].key}
+    assert "/no/such/file/of/undertow" in failed[todo[0].key]
+    assert len(store.rows(todo)) == 4
+
+
+def test_a_full_disk_is_not_the_tasks_fault(tmp_path, tasks, monkeypatch):
+    store, todo = Store(tmp_path / "tasks"), tasks("square", 1)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "keep", full)
+        with pytest.raises(OSError, match="No space left"):
+            run_local(todo, store, workspace=tmp_path, workers=1)
+    assert store.failure(todo[0]) is None
+    assert run_local(todo, store, workspace=tmp_path, workers=1) == {}
+
+
 def test_a_process_that_dies_once_costs_nothing(tmp_path, tasks):
     store, todo = Store(tmp_path / "tasks"), tasks("dies_once", 1, 2)
     assert run_local(todo, store, workspace=tmp_path, workers=2) == {}

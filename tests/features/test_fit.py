@@ -147,3 +147,19 @@ def test_a_token_beyond_the_vocabulary_is_met_wherever_it_stands():
     ids[321, 2] = 12
     with pytest.raises(BadData, match="Words cannot take samples"):
         check_fit(Words(), {"input_ids": ids}, "mine")
+
+
+class Particular(nn.Module):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.layer, self.error = nn.Linear(4, 2), error
+
+    def forward(self, x):
+        raise self.error
+
+
+def test_an_assertion_of_the_model_is_one_sentence_and_want_of_memory_is_not_the_datas_fault():
+    with pytest.raises(BadData, match=r"Particular cannot take samples .*wrong size\. Give the data"):
+        check_fit(Particular(AssertionError("wrong size")), torch.zeros(3, 4), "train")
+    with pytest.raises(torch.OutOfMemoryError):
+        check_fit(Particular(torch.OutOfMemoryError("no memory")), torch.zeros(3, 4), "train")

@@ -96,18 +96,18 @@ def test_turning_and_scaling_change_nothing():
     turn = torch.linalg.qr(
         torch.randn(D, D, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     ).Q
-    given = one_hot(labels, C).double()
     for other in (rows @ turn, rows * 1e3, rows * 1e-3):
-        torch.testing.assert_close(
-            directions_votes(other, labels, folds, classes=C),
-            directions_votes(rows, labels, folds, classes=C),
-            atol=2e-5,
-            rtol=0,
-        )
-        wanted = Discriminant(rows, folds).votes(given).softmax(1)
-        torch.testing.assert_close(
-            Discriminant(other, folds).votes(given).softmax(1), wanted, atol=1e-8, rtol=0
-        )
+        assert_same_votes(other, rows, labels, folds, cosines=2e-5, chances=1e-8)
+
+
+def assert_same_votes(
+    one: Tensor, other: Tensor, labels: Tensor, folds: list[Tensor], *, cosines: float, chances: float
+) -> None:
+    said, wanted = (directions_votes(rows, labels, folds, classes=C) for rows in (one, other))
+    torch.testing.assert_close(said, wanted, atol=cosines, rtol=0)
+    given = one_hot(labels, C).double()
+    said, wanted = (Discriminant(rows, folds).votes(given).softmax(1) for rows in (one, other))
+    torch.testing.assert_close(said, wanted, atol=chances, rtol=0)
 
 
 def test_float32_is_close_to_float64():
@@ -170,13 +170,5 @@ def test_the_size_of_features_does_not_matter(size):
     """Fails if norms of rows times rows overflow float32."""
     rows, labels = blobs()
     folds = split_folds(labels, classes=C, count=5, seed=0)
-    given = one_hot(labels, C).double()
-    plain, large = rows.float(), rows.float() * size
-    torch.testing.assert_close(
-        directions_votes(large, labels, folds, classes=C),
-        directions_votes(plain, labels, folds, classes=C),
-        atol=1e-5,
-        rtol=0,
-    )
-    wanted = Discriminant(plain, folds).votes(given).softmax(1)
-    torch.testing.assert_close(Discriminant(large, folds).votes(given).softmax(1), wanted, atol=1e-4, rtol=0)
+    plain = rows.float()
+    assert_same_votes(plain * size, plain, labels, folds, cosines=1e-5, chances=1e-4)

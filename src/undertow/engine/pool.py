@@ -11,6 +11,7 @@ The standard library's pool would fail every waiting task with the first that di
 
 from __future__ import annotations
 
+import pickle
 import signal
 import time
 from collections import Counter, deque
@@ -126,7 +127,7 @@ class Worker:
     def receive(self) -> Answer | None:
         """What it says: ready (an empty answer, before any task), an answer, or None if it is dead."""
         try:
-            return self.pipe.recv()
+            sent = self.pipe.recv_bytes()
         except (EOFError, OSError):
             self._process.join()
             if self.task is None:
@@ -135,6 +136,8 @@ class Worker:
                     "`if __name__ == '__main__':`; or take --workers 1."
                 ) from None
             return None
+        try:
+            return pickle.loads(sent)
         except Exception as error:  # rows of a type that cannot be made here are that task's own fault
             return Answer([], self.seconds, failure_words(error))
 
