@@ -85,28 +85,55 @@ def test_em_never_lowers_the_likelihood(kind):
     votes, _, given = drawn("pairwise", 0.4)
     odds, noise = votes.softmax(1).T, Noise.first_guess(given, C)
 
-    def likelihood(noise: Noise) -> float:
-        return log_likelihood(true_chances(odds, noise.shares), given, noise.matrix)
-
-    before = likelihood(noise)
+    before = log_likelihood(odds, given, noise)
     for _ in range(8):
         noise = improve(odds, given, noise, kind, 1)
-        after = likelihood(noise)
+        after = log_likelihood(odds, given, noise)
         assert after >= before - 0.05  # the matrix is smoothed by one label per row
         before = after
 
 
-def test_one_step_of_em_is_the_literal_one():
+def believed_counts(odds: Tensor, given: Tensor, noise: Noise) -> Tensor:
+    """(C, C): samples of true class k, by Bayes' rule, given as g; sample by sample."""
+    counts = torch.zeros(C, C, dtype=torch.float64)
+    for i in range(N):
+        chances = [float(noise.shares[k] * odds[k, i] * noise.matrix[k, given[i]]) for k in range(C)]
+        for k in range(C):
+            counts[k, given[i]] += chances[k] / sum(chances)
+    return counts
+
+
+def test_one_step_of_em_for_a_matrix_is_the_literal_one():
     votes, _, given = drawn("pairwise", 0.3)
     odds, first = votes.softmax(1).T, Noise.first_guess(given, C)
     found = improve(odds, given, first, "matrix", 1)
-    counts = torch.full((C, C), 1 / C, dtype=torch.float64)
-    for i in range(N):
-        chances = [float(first.shares[k] * odds[k, i] * first.matrix[k, given[i]]) for k in range(C)]
-        for k in range(C):
-            counts[k, given[i]] += chances[k] / sum(chances)
+    counts = believed_counts(odds, given, first) + 1 / C
     torch.testing.assert_close(found.matrix, counts / counts.sum(1, keepdim=True), atol=1e-12, rtol=0)
     assert found.shares.equal(first.shares)
+
+
+def test_one_step_of_em_for_even_noise_is_the_literal_one():
+    votes, _, given = drawn("symmetric", 0.3)
+    shares = torch.tensor([0.4, 0.3, 0.1, 0.1, 0.1], dtype=torch.float64)
+    odds, first = votes.softmax(1).T, Noise(even_matrix(0.2, C), shares)
+    found = improve(odds, given, first, "even", 1)
+    rate = 1 - float(believed_counts(odds, given, first).diagonal().sum()) / N
+    torch.testing.assert_close(found.matrix, even_matrix(rate, C), atol=1e-12, rtol=0)
+    seen = torch.bincount(given, minlength=C) / N
+    mixed = even_matrix(rate, C).T @ shares  # the shares of given labels that these shares would bring
+    behind = [
+        sum(float(shares[k] * found.matrix[k, g] / mixed[g] * seen[g]) for g in range(C)) for k in range(C)
+    ]
+    torch.testing.assert_close(found.shares, torch.tensor(behind, dtype=torch.float64), atol=1e-7, rtol=0)
+
+
+def test_the_likelihood_is_the_literal_one():
+    votes, _, given = drawn("pairwise", 0.3)
+    shares = torch.tensor([0.4, 0.3, 0.1, 0.1, 0.1], dtype=torch.float64)
+    odds, noise = votes.softmax(1).T, Noise(even_matrix(0.2, C), shares)
+    clean = true_chances(odds, shares).T
+    literal = (clean @ noise.matrix).gather(1, given[:, None]).log().sum()
+    assert log_likelihood(odds, given, noise) == pytest.approx(float(literal), rel=1e-12)
 
 
 def test_shares_behind_even_noise_are_found():
@@ -122,13 +149,25 @@ def test_shares_behind_even_noise_are_found():
     assert float(found.shares.sum()) == pytest.approx(1)
 
 
-def test_the_temperature_found_is_a_maximum():
+@pytest.mark.parametrize("kind", ["even", "matrix"])
+@pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
+def test_the_temperature_found_is_a_maximum(kind, size):
     votes, _, given = drawn("symmetric", 0.3)
-    fit = fit_noise(votes, given, "even")
-    for factor in (0.7, 1.4):
-        odds = (votes * fit.temperature * factor).softmax(1).T
-        noise = improve(odds, given, Noise.first_guess(given, C), "even", 30)
-        assert log_likelihood(true_chances(odds, noise.shares), given, noise.matrix) < fit.likelihood
+    fit = fit_noise(votes * size, given, kind)
+    for factor in (0.5, 0.8, 0.9, 1.1, 1.25, 2.0):
+        odds = (votes * size * fit.temperature * factor).softmax(1).T
+        noise = improve(odds, given, Noise.first_guess(given, C), kind, 40)
+        assert log_likelihood(odds, given, noise) < fit.likelihood
+
+
+def test_votes_that_are_always_right_end_the_search():
+    """Without a wrong label the likelihood grows with the temperature without end."""
+    given = torch.arange(200) % C
+    votes = torch.nn.functional.one_hot(given, C).double()
+    for kind in ("even", "matrix"):
+        fit = fit_noise(votes, given, kind)
+        assert fit.beliefs.argmax(1).equal(given)
+        assert float(fit.beliefs.max(1).values.min()) > 0.99
 
 
 def test_votes_that_say_nothing_give_no_nan():

@@ -20,7 +20,8 @@ of folds that it was not fitted on. A class that is never given is never believe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,7 +34,10 @@ FIRST_STEPS, MORE_STEPS, LAST_STEPS = 10, 4, 40
 """Of EM: from the first guess, at each further temperature from the matrix of the one before, and at the last one."""
 STILL = 1e-4
 """EM ends when no chance in the matrix and no share changes by more."""
-MOST_CLIMBS = 12
+MOST_CLIMBS, MOST_PARABOLAS = 12, 4
+NEAR_TOP = 0.03
+"""The search for a temperature ends when its logarithm would change by less."""
+TINY = torch.finfo(torch.float64).tiny
 FIRST_RATE = 0.2
 """Where EM starts; the likelihood has one maximum in T for given votes, since it is concave in T."""
 
@@ -86,38 +90,56 @@ def fit_noise(votes: Tensor, labels: Tensor, kind: NoiseShape) -> NoiseFit:
     rows = votes.double().T.contiguous()  # (C, N)
     first = Noise.first_guess(labels, len(rows))
     start = 1 / (float(rows[rows.isfinite()].std()) or 1.0)  # one unit of the votes' own spread
-    best = _at_temperature(rows, labels, kind, start, first, FIRST_STEPS)
-    for factor in (2.0, 2.0**0.5, 2.0**0.25, 2.0**0.125, 2.0**0.0625):  # climb in steps of 2, then finer ones
-        best = _climb(rows, labels, kind, best, factor)
+
+    def at(temperature: float, near: Noise, steps: int = MORE_STEPS) -> _Tried:
+        odds = (rows * temperature).softmax(0)
+        noise = improve(odds, labels, near, kind, steps)
+        return _Tried(temperature, noise, log_likelihood(odds, labels, noise))
+
+    best = _highest(at, at(start, first, FIRST_STEPS))
     odds = (rows * best.temperature).softmax(0)
     noise = improve(odds, labels, best.noise, kind, LAST_STEPS)
-    clean = true_chances(odds, noise.shares)
-    likelihood = log_likelihood(clean, labels, noise.matrix)
+    likelihood = log_likelihood(odds, labels, noise)
     gain = likelihood - float(first.shares.log()[labels].sum())
-    beliefs = believe(clean.T, labels, noise.matrix)
-    return NoiseFit(best.temperature, noise.matrix, odds, clean.T, beliefs, likelihood, gain)
+    clean = true_chances(odds, noise.shares).T
+    beliefs = believe(clean, labels, noise.matrix)
+    return NoiseFit(best.temperature, noise.matrix, odds, clean, beliefs, likelihood, gain)
 
 
-def _climb(rows: Tensor, labels: Tensor, kind: NoiseShape, best: _Tried, factor: float) -> _Tried:
-    """Go on by `factor`, up or down, as long as the likelihood grows."""
-    for way in (factor, 1 / factor):
-        first = best
-        for _ in range(MOST_CLIMBS):
-            tried = _at_temperature(rows, labels, kind, best.temperature * way, best.noise, MORE_STEPS)
-            if tried.likelihood <= best.likelihood:
-                break
-            best = tried
-        if best is not first:
+def _highest(at: Callable[[float, Noise], _Tried], best: _Tried) -> _Tried:
+    """Climb in steps of 2 to between two lower ones, then to the tops of parabolas over the three, in logarithms."""
+    below, above = at(best.temperature / 2, best.noise), at(best.temperature * 2, best.noise)
+    for _ in range(MOST_CLIMBS):
+        if above.likelihood > max(best.likelihood, below.likelihood):
+            below, best, above = best, above, at(above.temperature * 2, above.noise)
+        elif below.likelihood > best.likelihood:
+            below, best, above = at(below.temperature / 2, below.noise), below, best
+        else:
             break
+    for _ in range(MOST_PARABOLAS):
+        step = _to_top(*(_height(one, best) for one in (below, above)))
+        if abs(step) < NEAR_TOP:
+            break
+        tried = at(best.temperature * math.exp(step), best.noise)
+        rose = tried.likelihood > best.likelihood
+        lower, best = (best, tried) if rose else (tried, best)
+        if rose == (step > 0):
+            below = lower
+        else:
+            above = lower
     return best
 
 
-def _at_temperature(
-    rows: Tensor, labels: Tensor, kind: NoiseShape, temperature: float, noise: Noise, steps: int
-) -> _Tried:
-    odds = (rows * temperature).softmax(0)
-    noise = improve(odds, labels, noise, kind, steps)
-    return _Tried(temperature, noise, log_likelihood(true_chances(odds, noise.shares), labels, noise.matrix))
+def _height(one: _Tried, best: _Tried) -> tuple[float, float]:
+    """Where it lies beside the best, and how far below it."""
+    return math.log(one.temperature / best.temperature), one.likelihood - best.likelihood
+
+
+def _to_top(left: tuple[float, float], right: tuple[float, float]) -> float:
+    """Where the parabola through (0, 0) and two other points has its top; 0 if it has none."""
+    (a, u), (b, v) = left, right
+    bend = u * b - v * a
+    return (u * b**2 - v * a**2) / (2 * bend) if a < 0 < b and u <= 0 and v <= 0 and bend < 0 else 0.0
 
 
 def improve(odds: Tensor, labels: Tensor, noise: Noise, kind: NoiseShape, steps: int) -> Noise:
@@ -126,29 +148,44 @@ def improve(odds: Tensor, labels: Tensor, noise: Noise, kind: NoiseShape, steps:
     Args:
         odds: (C, N), what votes say if all classes are equally frequent.
         labels: (N,) given.
-        noise: where to start.
+        noise: where to start; even noise from the rate of the first class.
         kind: of the noise.
         steps: at most.
     """
-    matrix, shares, classes = noise.matrix, noise.shares, len(odds)
-    given = torch.nn.functional.one_hot(labels, classes).T.double()
-    seen = given.mean(1)
+    return (_improve_even if kind == "even" else _improve_matrix)(odds, labels, noise, steps)
+
+
+def _improve_even(odds: Tensor, labels: Tensor, noise: Noise, steps: int) -> Noise:
+    """One rate: all that it asks of a sample is P(its given class is the true one | features)."""
+    classes, told = len(odds), odds.gather(0, labels[None])[0]
+    seen = labels.bincount(minlength=classes).double() / len(labels)
+    matrix, shares = noise.matrix, noise.shares
     for _ in range(steps):
-        before, clean = (matrix, shares), true_chances(odds, shares)
-        # Beliefs clean_ki T_kg / chance_i, summed over the samples given as g, without making them.
-        counts = matrix * (clean @ (given / _chance(clean, labels, matrix)).T)
-        if kind == "even":
-            matrix = even_matrix(1 - float(counts.diagonal().sum()) / len(labels), classes)
-            shares = _behind(seen, shares, matrix)
-        else:
-            counts += 1 / classes  # one label of each row spread evenly: a class without belief keeps a row
-            matrix = counts / counts.sum(1, keepdim=True)
-        if (
-            max(float((now - then).abs().max()) for now, then in zip((matrix, shares), before, strict=True))
-            < STILL
-        ):
+        kept, other = float(matrix[0, 0]), float(matrix[0, 1])
+        right = shares[labels] * told / (shares @ odds)
+        chance = (other + (kept - other) * right).clamp(min=TINY)
+        after = even_matrix(1 - kept * float((right / chance).mean()), classes)
+        shares, change = _behind(seen, shares, after), shares
+        change = max(abs(float(after[0, 0]) - kept), float((shares - change).abs().max()))
+        matrix = after
+        if change < STILL:
             break
     return Noise(matrix, shares)
+
+
+def _improve_matrix(odds: Tensor, labels: Tensor, noise: Noise, steps: int) -> Noise:
+    """A chance for each pair of classes; the shares stay."""
+    classes, matrix = len(odds), noise.matrix
+    given = torch.nn.functional.one_hot(labels, classes).T.double()
+    for _ in range(steps):
+        joint = noise.shares[:, None] * matrix
+        # Beliefs odds_ki joint_kg / chance_i, summed over the samples given as g, without making them.
+        counts = joint * (odds @ (given / _chance(odds, labels, joint)).T)
+        counts += 1 / classes  # one label of each row spread evenly: a class without belief keeps a row
+        before, matrix = matrix, counts / counts.sum(1, keepdim=True)
+        if float((matrix - before).abs().max()) < STILL:
+            break
+    return Noise(matrix, noise.shares)
 
 
 def _behind(seen: Tensor, shares: Tensor, matrix: Tensor) -> Tensor:
@@ -163,14 +200,15 @@ def true_chances(odds: Tensor, shares: Tensor) -> Tensor:
     return weighted / weighted.sum(0)
 
 
-def _chance(clean: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
-    """(N,): P(given | features), for `clean` (C, N)."""
-    return (matrix.T @ clean).gather(0, labels[None])[0].clamp(min=torch.finfo(torch.float64).tiny)
+def _chance(odds: Tensor, labels: Tensor, joint: Tensor) -> Tensor:
+    """(N,): P(given | features) up to P(features), for `joint` (C, C) = P(true, given)."""
+    return (joint.T @ odds).gather(0, labels[None])[0].clamp(min=TINY)
 
 
-def log_likelihood(clean: Tensor, labels: Tensor, matrix: Tensor) -> float:
-    """Of the given labels: the sum of log P(given | features), for `clean` (C, N)."""
-    return float(_chance(clean, labels, matrix).log().sum())
+def log_likelihood(odds: Tensor, labels: Tensor, noise: Noise) -> float:
+    """Of the given labels: the sum of log P(given | features), for `odds` (C, N)."""
+    joint = noise.shares[:, None] * noise.matrix
+    return float((_chance(odds, labels, joint) / (noise.shares @ odds)).log().sum())
 
 
 def believe(clean: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
@@ -216,6 +254,5 @@ def _foretold(fit: NoiseFit, labels: Tensor, folds: Sequence[Tensor], kind: Nois
         # From the first guess, not from the fit to all labels, which has seen this fold.
         first = Noise.first_guess(labels[others], classes)
         noise = improve(fit.odds[:, others], labels[others], first, kind, FIRST_STEPS)
-        clean = true_chances(fit.odds[:, fold], noise.shares)
-        total += log_likelihood(clean, labels[fold], noise.matrix)
+        total += log_likelihood(fit.odds[:, fold], labels[fold], noise)
     return total
