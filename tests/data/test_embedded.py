@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +14,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from undertow.data import mnist1d
+from undertow.data import embedded, mnist1d
 from undertow.data.catalogue import DATA
 from undertow.data.embedded import make_embedded
 from undertow.data.samples import Samples
@@ -55,6 +58,22 @@ def test_digits_are_scikit_learns_each_once_and_everyones_split_is_the_same() ->
     assert data.train.x.dtype == torch.float32
     assert (data.train.x.min(), data.train.x.max()) == (0, 1)
     assert data.fingerprint == make_embedded("digits", 9).fingerprint
+
+
+def test_digits_are_the_same_where_scikit_learn_keeps_them_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    from_file = make_embedded("digits", 0).fingerprint
+    monkeypatch.setattr(embedded, "find_spec", lambda _: None)
+    assert make_embedded("digits", 0).fingerprint == from_file
+
+
+def test_digits_are_read_without_loading_scikit_learn() -> None:
+    """It takes a second, which every process of a sweep would pay."""
+    code = (
+        "import sys; from undertow.data.embedded import make_embedded; make_embedded('digits', 0); "
+        "print([name for name in ('sklearn', 'scipy') if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
 
 
 def test_mod_division_multiplies_back() -> None:

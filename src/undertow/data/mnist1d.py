@@ -13,7 +13,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter1d
 
 Floats = NDArray[np.float64]
 
@@ -50,6 +49,8 @@ def templates() -> Floats:
 
 def curves(labels: NDArray[np.int64], rng: Generator) -> Floats:
     """A distorted, noisy curve for each label; the whole has mean 0 and variance 1."""
+    from scipy.ndimage import gaussian_filter1d  # late: a third of a second, and no other data set wants it
+
     count = len(labels)
     padding = rng.integers(PADDING[0], PADDING[1], count, endpoint=True)
     scale = 1 + SCALE_SPREAD * (rng.random(count) - 0.5)

@@ -53,12 +53,14 @@ class Krylov:
         self.eps = torch.finfo(moment.dtype).eps
         # How much of the share may be missed, how large a space that takes, when to give up: as measured.
         self.single = moment.dtype == torch.float32
-        measured = (1e-8, 1.8, 5, 0.9) if self.single else (1e-16, 2.2, 7, 0.6)
+        measured = (1e-8, 1.7, 5, 0.9) if self.single else (1e-16, 2.2, 7, 0.6)
         self.slack, self.ratio, self.blocks, limit = measured
         self.room = int(limit * len(moment)) // BLOCK * BLOCK
         self.basis = moment.new_empty(len(moment), self.room)
         self.inner = moment.new_empty(self.room, self.room)  # basis^T M basis
         self.size = 0
+        self.linked = 0  # where the columns begin that M links the next block to
+        self.astray = 0.0  # squared: what M makes of the space outside of it and the next block, by rounding
         self.held, self.scale = (
             0.0,
             0.0,
@@ -95,7 +97,7 @@ class Krylov:
         image = self.moment @ block
         # In exact arithmetic M links a block to itself and its neighbours only. Taking those off first
         # leaves a small rest, from which one pass over all columns removes what rounding put there.
-        before = max(0, start - BLOCK)
+        before, self.linked = self.linked, start
         near, seen = self.basis[:, before:end], self.basis[:, :end]
         near_part = near.T @ image
         image.addmm_(near, near_part, alpha=-1)
@@ -138,7 +140,7 @@ class Krylov:
         if k <= 0:
             return self.values[: k + len(self.values)], self.vectors[:, : k + len(self.values)]
         # The sum of squared residuals over the smallest eigenvalue estimates the share that is missed.
-        residual = float((link @ inner[-BLOCK:, :k]).square().sum())
+        residual = float((link @ inner[-BLOCK:, :k]).square().sum()) + self.astray
         by_share, by_angle = self.slack * float(values[k - 1]), (self.eps**0.75 * float(values[0])) ** 2
         if residual > (by_angle if self.wanted.share is None else by_share):
             return None
@@ -153,24 +155,41 @@ class Krylov:
         return self.single and small and not len(self.values)
 
     def _take_off(self, link: Tensor, block: Tensor) -> Tensor:
-        """Take the leading eigenvectors that hold still off the matrix and start again; the block to go on with."""
+        """Take the leading eigenvectors that hold still off the matrix; the block to go on with."""
         values, inner = self._ritz()
         still = (link @ inner[-BLOCK:, :HEAD]).square().sum(0) < (self.eps**0.75 * values[0]) ** 2
         count = int(still.long().cumprod(0).sum())
         if not count:
             return block
-        self.values, self.vectors = values[:count], self.basis[:, : self.size] @ inner[:, :count]
+        ritz = self.basis[:, : self.size] @ inner
+        self.values, self.vectors = values[:count], ritz[:, :count].contiguous()
         image = (self.vectors.T @ self.moment).T  # few columns are slow to multiply with, few rows are not
         rest = image - self.vectors @ (self.vectors.T @ image)
         # (I - UU^T) M (I - UU^T): U stays in the basis, so that rounding cannot bring it back.
         self.moment = torch.addmm(
             self.moment, torch.cat([self.vectors, rest], 1), torch.cat([image, self.vectors], 1).T, alpha=-1
         )
-        self.basis[:, :count] = self.vectors
-        self.inner[:count, :count] = 0
-        self.size, self.held, self.scale = count, float(self.values.sum()), 0.0
+        self.basis[:, : self.size] = ritz
+        self.inner[: self.size, : self.size] = 0
+        self.linked = 0
+        return self._start_again() if self.wanted.share is None else self._go_on(ritz[:, count:], block)
+
+    def _start_again(self) -> Tensor:
+        """Keep only what was taken off: single vectors may not even have the rounding of the largest ones in them."""
+        self.size, self.held, self.scale = len(self.values), float(self.values.sum()), 0.0
         block = self._random(BLOCK)
         return torch.linalg.qr(block - self.vectors @ (self.vectors.T @ block))[0]
+
+    def _go_on(self, others: Tensor, block: Tensor) -> Tensor:
+        """Keep the whole space; what M does in it is asked again of what is left of M, whose rounding is finer."""
+        image, start = self.moment @ others, len(self.values)
+        part = others.T @ image
+        self.inner[start : self.size, start : self.size] = part
+        traces = part.diagonal()
+        self.held, self.scale = float(self.values.sum() + traces.sum()), float(traces.max())
+        image -= others @ part
+        self.astray = float((image - block @ (block.T @ image)).square().sum())
+        return block
 
     def _sound(self, vectors: Tensor, smallest: float) -> bool:
         """Whether `vectors` are orthonormal and leave out no eigenvalue above `smallest`."""

@@ -165,10 +165,9 @@ def _improve_even(odds: Tensor, labels: Tensor, noise: Noise, steps: int) -> Noi
         right = shares[labels] * told / (shares @ odds)
         chance = (other + (kept - other) * right).clamp(min=TINY)
         after = even_matrix(1 - kept * float((right / chance).mean()), classes)
-        shares, change = _behind(seen, shares, after), shares
-        change = max(abs(float(after[0, 0]) - kept), float((shares - change).abs().max()))
+        before, shares = shares, _behind(seen, shares, after)
         matrix = after
-        if change < STILL:
+        if abs(float(after[0, 0]) - kept) < STILL and float((shares - before).abs().max()) < STILL:
             break
     return Noise(matrix, shares)
 
