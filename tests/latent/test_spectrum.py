@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from undertow.latent import spectrum
-from undertow.latent.spectrum import eigenvectors, eigh
+from undertow.latent.spectrum import eigenvectors, eigenvectors_of_each, eigh
 
 
 def planted(values: Tensor, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
@@ -171,6 +171,55 @@ def test_a_small_eigenvector_survives_float32_beside_a_large_one(size: int) -> N
     assert len(found.values) == k
     assert float(values[k - 1] / values[0]) < 1e-4
     assert smallest_cosine(vectors[:, :k], found.vectors) > 1 - 1e-4
+
+
+def difficult(size: int, dtype: torch.dtype) -> list[Tensor]:
+    """Matrices of one size that a solver takes different ways with."""
+    steep = torch.arange(1, size + 1, dtype=torch.float64) ** -3.0
+    low = torch.randn(7, size, generator=torch.Generator().manual_seed(1), dtype=dtype)
+    return [
+        planted(like_relu(size), dtype=dtype)[0],
+        low.T @ low,  # of rank 7: its space ends at once
+        torch.zeros(size, size, dtype=dtype),
+        planted(like_relu(size, seed=3), seed=4, dtype=dtype)[0] * 1e6,
+        torch.eye(size, dtype=dtype),  # nothing to gain: the whole decomposition
+        planted(steep, seed=5, dtype=dtype)[0],
+    ]
+
+
+@pytest.mark.parametrize("wanted", [{"share": 0.9}, {"share": 0.97}, {"count": 1}, {"count": 20}])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_several_at_once_are_as_each_alone(dtype: torch.dtype, wanted: dict[str, float]) -> None:
+    """Fails if one that ends early, gives up or is empty changes the others or takes their place."""
+    moments = difficult(400, dtype)
+    for found, moment in zip(eigenvectors_of_each(torch.stack(moments), **wanted), moments, strict=True):
+        alone = eigenvectors(moment, **wanted)
+        assert len(found.values) == len(alone.values)
+        assert found.total == pytest.approx(alone.total)
+        near = 1e-9 if dtype == torch.float64 else 1e-4
+        np.testing.assert_allclose(found.values, alone.values, rtol=near)
+        held = [float((one.vectors * (moment @ one.vectors)).sum()) for one in (found, alone)]
+        assert held[0] == pytest.approx(held[1], rel=1e-10 if dtype == torch.float64 else 2e-6)
+        overlap = found.vectors.double().T @ found.vectors.double()
+        np.testing.assert_allclose(overlap, np.eye(len(overlap)), rtol=0, atol=near)
+
+
+def test_lapack_giving_up_on_one_of_several_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, values = torch.linalg.eigh, like_relu(400)
+    moments = torch.stack([planted(values, seed=seed, dtype=torch.float32)[0] for seed in range(3)])
+    trouble = [0]
+
+    def stubborn(matrix: Tensor) -> tuple[Tensor, Tensor]:
+        if matrix.dtype == torch.float32 and (matrix.ndim == 3 and len(matrix) > 1):
+            trouble[0] += 1
+            raise torch.linalg.LinAlgError("linalg.eigh: The algorithm failed to converge")
+        return real(matrix)
+
+    monkeypatch.setattr(torch.linalg, "eigh", stubborn)
+    monkeypatch.setattr(spectrum, "_whole", None)  # one after the other, and each by its space
+    found = eigenvectors_of_each(moments, share=0.9)
+    assert trouble == [1]
+    assert [len(one.values) for one in found] == [wanted_count(values, 0.9)] * 3
 
 
 def test_lapack_giving_up_in_float32_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:

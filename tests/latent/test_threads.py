@@ -8,8 +8,8 @@ from threading import Event, Thread, get_ident
 import pytest
 import torch
 
-from undertow.latent import MASC
-from undertow.latent.threads import side_by_side
+from undertow.latent import MASC, VeLPIC, subspace
+from undertow.latent.threads import in_groups, side_by_side
 
 CPU = torch.device("cpu")
 
@@ -26,7 +26,7 @@ def four_threads() -> Iterator[None]:
 @pytest.mark.parametrize(("parts", "each"), [(2, 2), (3, 1), (9, 1)])
 def test_order_is_kept_and_threads_are_shared_out(parts: int, each: int) -> None:
     """Fails if workers take all maths threads each, which is many times slower than one after the other."""
-    said = side_by_side(lambda part: (part, torch.get_num_threads(), get_ident()), range(parts), CPU, 1000)
+    said = side_by_side(lambda part: (part, torch.get_num_threads(), get_ident()), range(parts), CPU)
     assert [part for part, _, _ in said] == list(range(parts))
     assert {count for _, count, _ in said} == {each}
     assert get_ident() not in {ident for _, _, ident in said}
@@ -40,7 +40,7 @@ def test_a_failure_is_passed_on_and_the_number_put_back() -> None:
 
     for _ in range(2):  # a lock that is not let go would hide the second
         with pytest.raises(ZeroDivisionError):
-            side_by_side(fail, [1, 0, 2], CPU, 1000)
+            side_by_side(fail, [1, 0, 2], CPU)
         assert torch.get_num_threads() == 4
 
 
@@ -53,10 +53,10 @@ def test_a_second_caller_meanwhile_changes_nothing() -> None:
         started.set()
         return go_on.wait(10)
 
-    first = Thread(target=side_by_side, args=(wait, [0, 1], CPU, 1000))
+    first = Thread(target=side_by_side, args=(wait, [0, 1], CPU))
     first.start()
     assert started.wait(10)
-    here = side_by_side(lambda _: get_ident(), range(3), CPU, 1000)
+    here = side_by_side(lambda _: get_ident(), range(3), CPU)
     go_on.set()
     first.join()
     assert set(here) == {get_ident()}
@@ -64,10 +64,11 @@ def test_a_second_caller_meanwhile_changes_nothing() -> None:
 
 
 @pytest.mark.usefixtures("four_threads")
-def test_masc_is_the_same_and_has_no_gradients() -> None:
+@pytest.mark.parametrize("each", [100, 500])  # fewer rows than dimensions; or more, and classes in groups
+def test_masc_is_the_same_and_has_no_gradients(each: int) -> None:
     draw = torch.Generator().manual_seed(0)
-    rows = torch.randn(400, 300, generator=draw, dtype=torch.float64)
-    labels = torch.arange(400) % 4
+    rows = torch.randn(4 * each, 300, generator=draw, dtype=torch.float64) / torch.arange(1, 301)
+    labels = torch.arange(4 * each) % 4
     together = MASC().fit(rows.requires_grad_(), labels)
     torch.set_num_threads(1)
     alone = MASC().fit(rows.detach(), labels)
@@ -76,7 +77,23 @@ def test_masc_is_the_same_and_has_no_gradients() -> None:
 
 
 @pytest.mark.usefixtures("four_threads")
-def test_short_steps_are_taken_one_after_the_other() -> None:
-    assert set(side_by_side(lambda _: (get_ident(), torch.get_num_threads()), range(3), CPU, 512)) == {
-        (get_ident(), 4)
-    }
+@pytest.mark.parametrize("probe", [MASC(), VeLPIC()])
+def test_groups_of_classes_are_as_one_class_after_the_other(
+    probe: MASC | VeLPIC, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails if a group mixes its classes up; class sizes differ, and one class is all zeros."""
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.arange(7).repeat_interleave(torch.tensor([400, 500, 301, 600, 350, 420, 310]))
+    rows = torch.relu(torch.randn(len(labels), 300, generator=draw) + labels[:, None] / 4)
+    rows[labels == 3] = 0
+    together = probe.fit(rows, labels).decision_function(rows)
+    monkeypatch.setattr(subspace, "SHORT", range(0))
+    alone = probe.fit(rows, labels).decision_function(rows)
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_groups_give_every_thread_one() -> None:
+    assert [list(group) for group in in_groups(range(10))] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+    assert {len(group) for group in in_groups(range(100))} == {5}
+    assert [list(group) for group in in_groups(range(2))] == [[0], [1]]

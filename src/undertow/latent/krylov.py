@@ -1,11 +1,12 @@
 """A block Krylov space that grows until the wanted eigenvectors hold still within it.
 
     wanted = Wanted(share=0.99, count=1, floor=1e-6)
-    space = Krylov(moment, wanted)               # moment (M, M) of trace 1
-    space.solve()                                # (values, vectors), or None where it is no gain
+    space = Krylov(moments, wanted)              # moments (B, M, M), each of trace 1
+    space.solve()                                # for each: (values, vectors), or None where it is no gain
 
 One step multiplies the matrix with a block of columns; what lies outside of the space so far joins it. The
-eigenvectors of the matrix within the space (Ritz vectors) come near the leading ones first.
+eigenvectors of the matrix within the space (Ritz vectors) come near the leading ones first. Several matrices of one
+size go step by step together: a step of one is so short that starting it takes as long.
 
 In float32 the first few are taken off the matrix as soon as they are found. One of them often has 80 % of
 the trace, and rounding errors are relative to it: on MNIST with noisy labels they blurred the small
@@ -28,6 +29,9 @@ FIRST = 4 * BLOCK
 HEAD = 8
 """How many of them are taken off, at most."""
 
+Found = tuple[Tensor, Tensor]
+"""Eigenvalues (K,), falling, and eigenvectors (M, K)."""
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -45,153 +49,166 @@ class Wanted:
 
 
 class Krylov:
-    """A growing orthonormal basis of span(Q, MQ, M^2 Q, ...) for a random block Q, and M within it."""
+    """For each matrix M a growing orthonormal basis of span(Q, MQ, M^2 Q, ...), Q a random block; and M within it."""
 
-    def __init__(self, moment: Tensor, wanted: Wanted) -> None:
-        self.moment, self.wanted = moment, wanted
-        self.values, self.vectors = moment.new_zeros(0), moment.new_zeros(len(moment), 0)  # taken off
-        self.eps = torch.finfo(moment.dtype).eps
+    def __init__(self, moments: Tensor, wanted: Wanted) -> None:
+        self.moments, self.wanted = moments, wanted
+        count, size = moments.shape[:2]
+        self.values, self.vectors = (
+            moments.new_zeros(count, 0),
+            moments.new_zeros(count, size, 0),
+        )  # taken off
+        self.eps = torch.finfo(moments.dtype).eps
         # How much of the share may be missed, how large a space that takes, when to give up: as measured.
-        self.single = moment.dtype == torch.float32
+        self.single = moments.dtype == torch.float32
         measured = (1e-8, 1.7, 5, 0.9) if self.single else (1e-16, 2.2, 7, 0.6)
         self.slack, self.ratio, self.blocks, limit = measured
-        self.room = int(limit * len(moment)) // BLOCK * BLOCK
-        self.basis = moment.new_empty(len(moment), self.room)
-        self.inner = moment.new_empty(self.room, self.room)  # basis^T M basis
+        self.room = int(limit * size) // BLOCK * BLOCK
+        self.basis = moments.new_empty(count, size, self.room)
+        self.inner = moments.new_empty(count, self.room, self.room)  # basis^T M basis
         self.size = 0
         self.linked = 0  # where the columns begin that M links the next block to
-        self.astray = 0.0  # squared: what M makes of the space outside of it and the next block, by rounding
-        self.held, self.scale = (
-            0.0,
-            0.0,
-        )  # the trace within the basis and what was taken off; M's largest there
+        self.astray = moments.new_zeros(
+            count
+        )  # squared: what M makes of the space outside of it, by rounding
+        # The trace within the basis and what was taken off; M's largest there.
+        self.held, self.scale = [0.0] * count, [0.0] * count
+        self.open = list(range(count))  # matrices whose eigenvectors are still looked for
         self.generator = torch.Generator().manual_seed(0)
 
-    def solve(self) -> tuple[Tensor, Tensor] | None:
+    def solve(self) -> list[Found | None]:
         """Eigenvalues and eigenvectors as wanted; None where the whole decomposition is the better way.
 
         Raises:
-            LinAlgError: LAPACK gave up on the matrix within the space.
+            LinAlgError: LAPACK gave up on a matrix within its space.
         """
-        block, goal = torch.linalg.qr(self._random(BLOCK))[0], None
-        while self.size + BLOCK <= self.room:
+        found: list[Found | None] = [None] * len(self.moments)
+        goals: list[int | None] = [None] * len(self.moments)
+        block = torch.linalg.qr(self._random())[0]
+        while self.open and self.size + BLOCK <= self.room:
             block, link = self._grow(block)
-            ended = float(link.diagonal().abs().min()) < 8 * self.eps * self.scale  # M leads nowhere new
-            goal = goal or self._goal()
-            if ended or (goal and self.size >= goal):
-                found = self._look(link)
-                if found or ended:
-                    return found
-                goal = int(1.15 * self.size)
-            if (goal or 1.6 * self.size) > self.room:  # 1.6: where the goal would lie if it were known now
-                return None
-            if self.size == FIRST and self._blurred():
+            news = link.diagonal(dim1=1, dim2=2).tolist()
+            for at in tuple(self.open):
+                ended = min(map(abs, news[at])) < 8 * self.eps * self.scale[at]  # M leads nowhere new
+                goal = goals[at] or self._goal(at)
+                if ended or (goal and self.size >= goal):
+                    found[at] = self._look(at, link[at])
+                    goal = int(1.15 * self.size)
+                # 1.6: where the goal would lie if it were known now
+                if found[at] or ended or (goal or 1.6 * self.size) > self.room:
+                    self.open.remove(at)
+                goals[at] = goal
+            if self.open and self.size == FIRST and self._blurred():
                 block = self._take_off(link, block)
-        return None
+        return found
 
-    def _grow(self, block: Tensor) -> tuple[Tensor, Tensor]:
+    def _grow(self, block: Tensor) -> Found:
         """Take in `block`; the next block, and how M links it to this one."""
         start, end = self.size, self.size + BLOCK
-        self.basis[:, start:end] = block
+        self.basis[:, :, start:end] = block
         self.size = end
-        image = self.moment @ block
+        image = self.moments @ block
         # In exact arithmetic M links a block to itself and its neighbours only. Taking those off first
         # leaves a small rest, from which one pass over all columns removes what rounding put there.
         before, self.linked = self.linked, start
-        near, seen = self.basis[:, before:end], self.basis[:, :end]
-        near_part = near.T @ image
-        image.addmm_(near, near_part, alpha=-1)
-        part = seen.T @ image
-        image.addmm_(seen, part, alpha=-1)
-        part[before:] += near_part
-        part[: len(self.values)] = 0  # M has nothing left along those: what is there is rounding
-        self.inner[:end, start:end] = part
-        self.inner[start:end, :end] = part.T
-        traces = part[start:].diagonal().tolist()
-        self.held, self.scale = self.held + sum(traces), max(self.scale, *traces)
-        block, link = torch.linalg.qr(image)
-        return block, link
+        near, seen = self.basis[:, :, before:end], self.basis[:, :, :end]
+        near_part = near.mT @ image
+        image.baddbmm_(near, near_part, alpha=-1)
+        part = seen.mT @ image
+        image.baddbmm_(seen, part, alpha=-1)
+        part[:, before:] += near_part
+        part[:, : self.values.shape[1]] = 0  # M has nothing left along those: what is there is rounding
+        self.inner[:, :end, start:end] = part
+        self.inner[:, start:end, :end] = part.mT
+        traces = part[:, start:].diagonal(dim1=1, dim2=2).tolist()
+        self.held = [held + sum(own) for held, own in zip(self.held, traces, strict=True)]
+        self.scale = [max(scale, *own) for scale, own in zip(self.scale, traces, strict=True)]
+        return torch.linalg.qr(image)
 
-    def _goal(self) -> int | None:
+    def _goal(self, at: int) -> int | None:
         """The size at which the wanted eigenvectors should hold still; None while nobody can tell."""
         share = self.wanted.share
         if share is None:
             return self._size_for(self.wanted.count)
-        if self.held <= share + 0.1 * (1 - share):
+        if self.held[at] <= share + 0.1 * (1 - share):
             return None
-        if len(self.values) and float(self.values.sum()) > share:
+        if float(self.values[at].sum()) > share:
             return self.size
-        values = torch.linalg.eigvalsh(self.inner[: self.size, : self.size])
-        return self._size_for(self._cut(values.flip(0)))
+        values = torch.linalg.eigvalsh(self.inner[at, : self.size, : self.size])
+        return self._size_for(self._cut(at, values.flip(0)))
 
     def _size_for(self, k: int) -> int:
         return int(self.ratio * k) + self.blocks * BLOCK
 
-    def _cut(self, values: Tensor) -> int:
+    def _cut(self, at: int, values: Tensor) -> int:
         """How many are wanted of those taken off and then `values`, which end with a zero for each of them."""
-        return self.wanted.cut(torch.cat([self.values, values[: len(values) - len(self.values)]]))
+        off = self.values[at]
+        return self.wanted.cut(torch.cat([off, values[: len(values) - len(off)]]))
 
-    def _look(self, link: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The wanted eigenvectors within the basis, if they stand every test."""
-        values, inner = self._ritz()
-        k = self._cut(values) - len(self.values)
-        if k > self.size - len(self.values):
+    def _look(self, at: int, link: Tensor) -> Found | None:
+        """The wanted eigenvectors within a basis, if they stand every test."""
+        values, inner = self._ritz(at)
+        off = self.values.shape[1]
+        k = self._cut(at, values) - off
+        if k > self.size - off:
             return None
         if k <= 0:
-            return self.values[: k + len(self.values)], self.vectors[:, : k + len(self.values)]
+            return self.values[at, : k + off], self.vectors[at, :, : k + off]
         # The sum of squared residuals over the smallest eigenvalue estimates the share that is missed.
-        residual = float((link @ inner[-BLOCK:, :k]).square().sum()) + self.astray
+        residual = float((link @ inner[-BLOCK:, :k]).square().sum() + self.astray[at])
         by_share, by_angle = self.slack * float(values[k - 1]), (self.eps**0.75 * float(values[0])) ** 2
         if residual > (by_angle if self.wanted.share is None else by_share):
             return None
-        vectors = self.basis[:, : self.size] @ inner[:, :k]
-        if not self._sound(vectors, float(values[k - 1])):
+        vectors = self.basis[at, :, : self.size] @ inner[:, :k]
+        if not self._sound(at, vectors, float(values[k - 1])):
             return None
-        return torch.cat([self.values, values[:k]]), torch.cat([self.vectors, vectors], 1)
+        return torch.cat([self.values[at], values[:k]]), torch.cat([self.vectors[at], vectors], 1)
 
     def _blurred(self) -> bool:
         """Whether small eigenvectors are wanted from a float32 matrix that has its largest ones still."""
         small = self.wanted.share is not None or self.wanted.count > HEAD
-        return self.single and small and not len(self.values)
+        return self.single and small and not self.values.shape[1]
 
     def _take_off(self, link: Tensor, block: Tensor) -> Tensor:
-        """Take the leading eigenvectors that hold still off the matrix; the block to go on with."""
-        values, inner = self._ritz()
-        still = (link @ inner[-BLOCK:, :HEAD]).square().sum(0) < (self.eps**0.75 * values[0]) ** 2
+        """Take the leading eigenvectors that hold still off the matrices; the block to go on with."""
+        values, inner = self._ritz(slice(None))
+        residuals = (link @ inner[:, -BLOCK:, :HEAD]).square().sum(1)
+        still = (residuals < (self.eps**0.75 * values[:, :1]) ** 2)[self.open].all(0)
         count = int(still.long().cumprod(0).sum())
         if not count:
             return block
-        ritz = self.basis[:, : self.size] @ inner
-        self.values, self.vectors = values[:count], ritz[:, :count].contiguous()
-        image = (self.vectors.T @ self.moment).T  # few columns are slow to multiply with, few rows are not
-        rest = image - self.vectors @ (self.vectors.T @ image)
+        ritz = self.basis[:, :, : self.size] @ inner
+        self.values, self.vectors = values[:, :count], ritz[:, :, :count].contiguous()
+        image = (self.vectors.mT @ self.moments).mT  # few columns are slow to multiply with, few rows are not
+        rest = image - self.vectors @ (self.vectors.mT @ image)
         # (I - UU^T) M (I - UU^T): U stays in the basis, so that rounding cannot bring it back.
-        self.moment = torch.addmm(
-            self.moment, torch.cat([self.vectors, rest], 1), torch.cat([image, self.vectors], 1).T, alpha=-1
+        self.moments = torch.baddbmm(
+            self.moments, torch.cat([self.vectors, rest], 2), torch.cat([image, self.vectors], 2).mT, alpha=-1
         )
-        self.basis[:, : self.size] = ritz
-        self.inner[: self.size, : self.size] = 0
+        self.basis[:, :, : self.size] = ritz
+        self.inner[:, : self.size, : self.size] = 0
         self.linked = 0
-        return self._start_again() if self.wanted.share is None else self._go_on(ritz[:, count:], block)
+        return self._start_again() if self.wanted.share is None else self._go_on(ritz[:, :, count:], block)
 
     def _start_again(self) -> Tensor:
         """Keep only what was taken off: single vectors may not even have the rounding of the largest ones in them."""
-        self.size, self.held, self.scale = len(self.values), float(self.values.sum()), 0.0
-        block = self._random(BLOCK)
-        return torch.linalg.qr(block - self.vectors @ (self.vectors.T @ block))[0]
+        self.size, self.held = self.values.shape[1], self.values.sum(1).tolist()
+        self.scale = [0.0] * len(self.scale)
+        block = self._random()
+        return torch.linalg.qr(block - self.vectors @ (self.vectors.mT @ block))[0]
 
     def _go_on(self, others: Tensor, block: Tensor) -> Tensor:
         """Keep the whole space; what M does in it is asked again of what is left of M, whose rounding is finer."""
-        image, start = self.moment @ others, len(self.values)
-        part = others.T @ image
-        self.inner[start : self.size, start : self.size] = part
-        traces = part.diagonal()
-        self.held, self.scale = float(self.values.sum() + traces.sum()), float(traces.max())
-        image -= others @ part
-        self.astray = float((image - block @ (block.T @ image)).square().sum())
+        image, start = self.moments @ others, self.values.shape[1]
+        part = others.mT @ image
+        self.inner[:, start : self.size, start : self.size] = part
+        traces = part.diagonal(dim1=1, dim2=2)
+        self.held, self.scale = (self.values.sum(1) + traces.sum(1)).tolist(), traces.amax(1).tolist()
+        image.baddbmm_(others, part, alpha=-1)
+        self.astray = (image - block @ (block.mT @ image)).square().sum((1, 2))
         return block
 
-    def _sound(self, vectors: Tensor, smallest: float) -> bool:
+    def _sound(self, at: int, vectors: Tensor, smallest: float) -> bool:
         """Whether `vectors` are orthonormal and leave out no eigenvalue above `smallest`."""
         overlap = vectors.T @ vectors
         overlap.diagonal().sub_(1)
@@ -199,18 +216,19 @@ class Krylov:
             return False
         # A Krylov space sees at most BLOCK copies of a repeated eigenvalue. Power steps from fresh random
         # vectors, outside of what was found, meet the copies that it has missed.
-        fresh = self._random(BLOCK)  # half as many would take twice the time
+        moment, fresh = self.moments[at], self._random()  # half as many would take twice the time
         for _ in range(2):
-            fresh = torch.linalg.qr(self.moment @ (fresh - vectors @ (vectors.T @ fresh)))[0]
+            fresh = torch.linalg.qr(moment @ (fresh - vectors @ (vectors.T @ fresh)))[0]
         fresh = torch.linalg.qr(fresh - vectors @ (vectors.T @ fresh))[0]
-        left_out = float(torch.linalg.eigvalsh(fresh.T @ (self.moment @ fresh))[-1])
-        return left_out <= smallest * (1 + 10 * self.slack**0.5) + 8 * self.eps * self.scale
+        left_out = float(torch.linalg.eigvalsh(fresh.T @ (moment @ fresh))[-1])
+        return left_out <= smallest * (1 + 10 * self.slack**0.5) + 8 * self.eps * self.scale[at]
 
-    def _ritz(self) -> tuple[Tensor, Tensor]:
-        """Eigenvalues (falling) and eigenvectors of M within the basis."""
-        values, inner = torch.linalg.eigh(self.inner[: self.size, : self.size])
-        return values.flip(0), inner.flip(1)
+    def _ritz(self, at: int | slice) -> Found:
+        """Eigenvalues (falling) and eigenvectors of M within its basis."""
+        values, inner = torch.linalg.eigh(self.inner[at, : self.size, : self.size])
+        return values.flip(-1), inner.flip(-1)
 
-    def _random(self, columns: int) -> Tensor:
-        drawn = torch.randn(len(self.moment), columns, generator=self.generator, dtype=self.moment.dtype)
-        return drawn.to(self.moment.device)
+    def _random(self) -> Tensor:
+        """(M, BLOCK), the same for all matrices."""
+        drawn = torch.randn(self.moments.shape[1], BLOCK, generator=self.generator, dtype=self.moments.dtype)
+        return drawn.to(self.moments.device)

@@ -30,8 +30,7 @@ from undertow.errors import BadValue
 from undertow.features.wide import Rows
 from undertow.latent.arrays import Array, as_written, is_positive, is_whole, matching, scaled
 from undertow.latent.probe import MomentsProbe, by_class
-from undertow.latent.subspace import Subspace, of_moment, of_rows, of_stored
-from undertow.latent.threads import side_by_side
+from undertow.latent.subspace import Subspace, of_classes, of_moment, of_stored
 
 if TYPE_CHECKING:
     from undertow.features.moments import Moments
@@ -78,11 +77,7 @@ class MASC(MomentsProbe):
         return self
 
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
-        def solve(at: Tensor) -> Subspace:
-            return of_rows(rows.index_select(0, at), **self._wanted())
-
-        size = min(int(counts.max()), rows.shape[1])
-        return self._joined(side_by_side(solve, by_class(index, counts), rows.device, size))
+        return self._joined(of_classes(rows, by_class(index, counts), **self._wanted()))
 
     def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
         return self._joined(

@@ -3,6 +3,7 @@
     found = eigenvectors(moment, share=0.99)     # moment (M, M), symmetric, no negative eigenvalues
     found.values, found.vectors                  # (K,) falling, (M, K) orthonormal
     found = eigenvectors(moment, count=1)        # or a number of them
+    eigenvectors_of_each(moments, share=0.99)    # moments (B, M, M)
 
 The count K is the smallest whose cumulative share exceeds `share`, and at most the rank: rounding
 noise of zero eigenvalues never enters.
@@ -25,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
-from undertow.latent.krylov import Krylov, Wanted
+from undertow.latent.krylov import Found, Krylov, Wanted
 
 WHOLE = 256
 """Up to this size the whole decomposition is as fast as the Krylov space."""
@@ -50,25 +51,40 @@ def eigenvectors(
         count: how many, where no share is given.
         rounding: relative rounding error of the products in `moment`; its dtype's by default.
     """
-    total = float(moment.diagonal().sum(dtype=torch.float64))
-    if total <= 0:
-        return Eigen(moment.new_zeros(0), moment.new_zeros(len(moment), 0), 0.0)
-    rounding = torch.finfo(moment.dtype).eps if rounding is None else rounding
-    wanted = Wanted(share, count or 1, max(8 * rounding, len(moment) * torch.finfo(torch.float64).eps))
-    scaled = moment / total
-    found = _partial(scaled, wanted) if len(moment) > WHOLE else None
-    values, vectors = found or _whole(scaled, wanted)
-    return Eigen(values * total, vectors, total)
+    return eigenvectors_of_each(moment[None], share=share, count=count, rounding=rounding)[0]
 
 
-def _partial(moment: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor] | None:
+def eigenvectors_of_each(
+    moments: Tensor, *, share: float | None = None, count: int | None = None, rounding: float | None = None
+) -> list[Eigen]:
+    """The same for several at once (B, M, M)."""
+    size = moments.shape[1]
+    totals = moments.diagonal(dim1=1, dim2=2).sum(1, dtype=torch.float64)
+    rounding = torch.finfo(moments.dtype).eps if rounding is None else rounding
+    wanted = Wanted(share, count or 1, max(8 * rounding, size * torch.finfo(torch.float64).eps))
+    some = (totals > 0).nonzero()[:, 0]
+    others = moments if len(some) == len(moments) else moments[some]
+    scaled = others / totals[some, None, None].to(moments.dtype)
+    partial = _partial(scaled, wanted) if size > WHOLE and len(some) else [None] * len(some)
+    nothing = Eigen(moments.new_zeros(0), moments.new_zeros(size, 0), 0.0)
+    answers = [nothing] * len(moments)
+    for at, moment, found in zip(some.tolist(), scaled, partial, strict=True):
+        values, vectors = found or _whole(moment, wanted)
+        total = float(totals[at])
+        answers[at] = Eigen(values * total, vectors, total)
+    return answers
+
+
+def _partial(moments: Tensor, wanted: Wanted) -> list[Found | None]:
     try:
-        return Krylov(moment, wanted).solve()
+        return Krylov(moments, wanted).solve()
     except LinAlgError:
-        return None
+        if len(moments) == 1:
+            return [None]
+        return [_partial(moment[None], wanted)[0] for moment in moments]  # the others are not to blame
 
 
-def _whole(moment: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor]:
+def _whole(moment: Tensor, wanted: Wanted) -> Found:
     """By decomposing all of `moment` (M, M), in float64: float32 blurs the small eigenvectors."""
     values, vectors = eigh(moment.double())
     values, vectors = values.flip(0), vectors.flip(1)

@@ -1,6 +1,7 @@
 """The subspace through the origin that holds most of a class, from whatever is known of the class.
 
     found = of_rows(rows, share=0.99)              # rows (n, D) in memory
+    found, ... = of_classes(rows, [indices, ...], share=0.99)
     found = of_moment(moment, share=0.99)          # X^T X (D, D)
     found = of_stored(store.rows("layer1", c), share=0.99)
     found.basis, found.share                       # (D, k) orthonormal, most important first; of the trace
@@ -12,6 +13,7 @@ eigenvalues, and X^T takes its eigenvectors to those of X^T X.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -20,9 +22,10 @@ from torch import Tensor
 from undertow.features.products import product_dtype, resolution
 from undertow.features.wide import Rows, gram, project
 from undertow.latent.arrays import scaled
-from undertow.latent.spectrum import Eigen, eigenvectors
+from undertow.latent.spectrum import Eigen, eigenvectors, eigenvectors_of_each
+from undertow.latent.threads import SHORT, in_groups, side_by_side
 
-PANEL = 256
+PANEL = 128
 """Rows of a product that are made at once; only what lies on or right of the diagonal is computed."""
 
 TERMS = 16384
@@ -44,6 +47,25 @@ def of_rows(rows: Tensor, *, share: float | None = None, count: int | None = Non
         return Subspace(found.vectors, _share(found))
     found = eigenvectors(self_product(rows), share=share, count=count)
     return Subspace(orthonormal(rows.T @ (found.vectors / found.values.sqrt())), _share(found))
+
+
+def of_classes(
+    rows: Tensor, classes: Sequence[Tensor], *, share: float | None = None, count: int | None = None
+) -> list[Subspace]:
+    """Of each class, given by the numbers of its rows; several at once where that is faster."""
+    dim = rows.shape[1]
+    together = dim in SHORT and all(dim <= len(at) for at in classes)
+
+    def solve(group: Sequence[Tensor]) -> list[Subspace]:
+        parts = (rows.index_select(0, at) for at in group)  # the rows of one at a time
+        if not together:
+            return [of_rows(part, share=share, count=count) for part in parts]
+        moments = torch.stack([self_product(scaled(part).T) for part in parts])
+        found = eigenvectors_of_each(moments, share=share, count=count)
+        return [Subspace(one.vectors, _share(one)) for one in found]
+
+    groups = in_groups(classes) if together else [[at] for at in classes]
+    return [one for found in side_by_side(solve, groups, rows.device) for one in found]
 
 
 def of_moment(

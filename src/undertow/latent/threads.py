@@ -1,10 +1,11 @@
 """Classes solved side by side, each with its share of the maths threads.
 
-    found = side_by_side(solve, parts, device, size)    # [solve(part) for part in parts], in order
+    found = side_by_side(solve, parts, device)          # [solve(part) for part in parts], in order
+    found = side_by_side(solve, in_groups(parts), device)      # parts whose steps are short, some as one
 
-A class's matrices (size, size) are small: products of 16 columns and decompositions of 200 x 200 gain nothing from
-a second thread, but two classes at once do. Between whole decompositions and large products lie steps so short
-that Python threads only wait for each other: at size 512 two classes at once took 108 ms, one after the other 88.
+A class's matrices are small: products of 16 columns and decompositions of 200 x 200 gain nothing from a second
+thread, but two classes at once do. Between whole decompositions and large products lie matrices (`SHORT`) whose steps
+are so short that Python threads only wait for each other; there, classes that take each step together help.
 
 torch's number of threads is one setting of the whole process, so it is changed by one caller at a time and put
 back in any case; a second caller meanwhile works one after the other.
@@ -26,19 +27,24 @@ Part = TypeVar("Part")
 Found = TypeVar("Found")
 
 SHORT = range(257, 768)
-"""Sizes whose steps are too short to be taken side by side."""
+"""Sizes of matrices whose steps are too short to be taken side by side."""
+GROUP = 5
+"""Classes that take their steps together, at most: the matrices of more do not stay in the cache."""
 
 _SETTING = Lock()
 
 
-def side_by_side(
-    solve: Callable[[Part], Found], parts: Sequence[Part], device: torch.device, size: int
-) -> list[Found]:
+def in_groups(parts: Sequence[Part]) -> list[Sequence[Part]]:
+    """The parts in order, in groups that give every maths thread one, if there are enough."""
+    each = min(GROUP, -(-len(parts) // torch.get_num_threads()))
+    return [parts[start : start + each] for start in range(0, len(parts), each)]
+
+
+def side_by_side(solve: Callable[[Part], Found], parts: Sequence[Part], device: torch.device) -> list[Found]:
     """`solve` of each part, in order; on a CPU with several maths threads, several parts at once."""
     threads = torch.get_num_threads()
     workers = min(threads, len(parts))
-    alone = device.type != "cpu" or workers < 2 or size in SHORT
-    if alone or not _SETTING.acquire(blocking=False):
+    if device.type != "cpu" or workers < 2 or not _SETTING.acquire(blocking=False):
         return [solve(part) for part in parts]
 
     def quietly(part: Part) -> Found:

@@ -28,8 +28,7 @@ from undertow.errors import unknown
 from undertow.features.wide import Rows, mean_of
 from undertow.latent.arrays import Array, as_tensor, as_written, matching
 from undertow.latent.probe import MomentsProbe, by_class, class_means
-from undertow.latent.subspace import of_moment, of_rows, of_stored
-from undertow.latent.threads import side_by_side
+from undertow.latent.subspace import of_classes, of_moment, of_stored
 
 if TYPE_CHECKING:
     from undertow.features.moments import Moments
@@ -82,11 +81,8 @@ class VeLPIC(MomentsProbe):
         return self
 
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
-        def solve(at: Tensor) -> Tensor:
-            return _first(of_rows(rows.index_select(0, at), count=1).basis)
-
-        size = min(int(counts.max()), rows.shape[1])
-        leading = torch.stack(side_by_side(solve, by_class(index, counts), rows.device, size))
+        found = of_classes(rows, by_class(index, counts), count=1)
+        leading = torch.stack([_first(one.basis) for one in found])
         return {"vectors_": self._turned(leading, class_means(rows, index, counts), counts)}
 
     def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
