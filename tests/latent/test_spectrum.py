@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from undertow.errors import BadData
 from undertow.latent import spectrum
 from undertow.latent.spectrum import eigenvectors, eigenvectors_of_each, eigh
 
@@ -202,6 +203,28 @@ def test_several_at_once_are_as_each_alone(dtype: torch.dtype, wanted: dict[str,
         assert held[0] == pytest.approx(held[1], rel=1e-10 if dtype == torch.float64 else 2e-6)
         overlap = found.vectors.double().T @ found.vectors.double()
         np.testing.assert_allclose(overlap, np.eye(len(overlap)), rtol=0, atol=near)
+
+
+def test_a_flat_matrix_in_the_group_does_not_blur_the_others() -> None:
+    """Fails if large eigenvectors stay in float32 matrices because another of the group has none to take off."""
+    rank = torch.arange(1, 501, dtype=torch.float64)
+    steep = rank**-1.2
+    steep[0] = 9 * steep[1:].sum()
+    spectra = [steep, rank**-0.3, rank**-1.0]
+    moments = [planted(values, seed=seed) for seed, values in enumerate(spectra)]
+    found = eigenvectors_of_each(torch.stack([moment.float() for moment, _ in moments]), share=0.99)
+    for one, values, (_, vectors) in zip(found, spectra, moments, strict=True):
+        k = wanted_count(values, 0.99)
+        assert len(one.values) == k
+        assert smallest_cosine(vectors[:, :k], one.vectors) > 1 - 1e-4
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_moments_that_are_not_finite_are_refused(bad: float) -> None:
+    moment = torch.eye(300)
+    moment[5, 5] = bad
+    with pytest.raises(BadData, match="finite second moments"):
+        eigenvectors(moment, share=0.9)
 
 
 def test_lapack_giving_up_on_one_of_several_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

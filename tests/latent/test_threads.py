@@ -97,3 +97,4 @@ def test_groups_give_every_thread_one() -> None:
     assert [list(group) for group in in_groups(range(10))] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
     assert {len(group) for group in in_groups(range(100))} == {5}
     assert [list(group) for group in in_groups(range(2))] == [[0], [1]]
+    assert in_groups([]) == []

@@ -160,6 +160,62 @@ def test_the_temperature_found_is_a_maximum(kind, size):
         assert log_likelihood(odds, given, noise) < fit.likelihood
 
 
+@pytest.mark.parametrize("kind", ["even", "matrix"])
+def test_no_temperature_of_a_fine_grid_is_better_by_half_a_label(kind):
+    """Fails if the search stops beside the top: it once did by a sixth of the temperature."""
+    for seed in range(4):
+        votes, _, given = drawn("pairwise", 0.3, seed=seed)
+        found = fit_noise(votes, given, kind).temperature
+
+        def profile(temperature: float, votes: Tensor = votes, given: Tensor = given) -> float:
+            odds = (votes * temperature).softmax(1).T
+            noise = improve(odds, given, Noise.first_guess(given, C), kind, 300)
+            return log_likelihood(odds, given, noise)
+
+        best = max(profile(found * factor) for factor in torch.linspace(-0.3, 0.3, 13).exp().tolist())
+        assert profile(found) > best - 0.5
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-8, 1e8, 1e200])
+def test_the_size_of_votes_goes_into_the_temperature_alone(size):
+    votes, _, given = drawn("symmetric", 0.3)
+    plain, far = fit_noise(votes, given, "even"), fit_noise(votes * size, given, "even")
+    assert far.temperature * size == pytest.approx(plain.temperature, rel=1e-6)
+    torch.testing.assert_close(far.beliefs, plain.beliefs, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["even", "matrix"])
+@pytest.mark.parametrize("sure", [200.0, torch.inf])
+def test_votes_for_a_class_that_is_never_given_say_nothing(kind, sure):
+    """Fails if such samples have no chance at all: logarithms of 0/0, or likelihoods without end."""
+    votes, _, given = drawn("symmetric", 0.3)
+    votes, given = votes[given < C - 1], given[given < C - 1]
+    if sure < torch.inf:
+        votes[:3, C - 1] += sure
+    else:
+        votes[:3, : C - 1] = -torch.inf
+    fit = fit_noise(votes, given, kind)
+    assert fit.beliefs.isfinite().all()
+    assert fit.clean.isfinite().all()
+    assert fit.likelihood < 0
+    assert fit.informative
+    assert float(fit.beliefs[:, C - 1].max()) == 0
+
+
+@pytest.mark.parametrize("sure", [0.0, 150.0, 500.0])
+def test_a_class_of_one_label_does_not_decide_the_kind_of_noise(sure):
+    """Without its fold it is never given; a likelihood without end of that fold would speak for a matrix."""
+    random = torch.Generator().manual_seed(1)
+    true = torch.arange(600) % 5
+    given = torch.where(torch.rand(600, generator=random) < 0.2, true.roll(7), true)
+    true[0] = given[0] = 5
+    votes = torch.randn(600, 6, generator=random, dtype=torch.float64) + 4 * torch.eye(6)[true]
+    votes[0, 5] += sure
+    folds = [torch.arange(start, 600, 5) for start in range(5)]
+    pair = (fit_noise(votes, given, "even"), fit_noise(votes, given, "matrix"))
+    assert better_kind([pair], given, folds) == "even"
+
+
 def test_votes_that_are_always_right_end_the_search():
     """Without a wrong label the likelihood grows with the temperature without end."""
     given = torch.arange(200) % C

@@ -1,7 +1,7 @@
 """A block Krylov space that grows until the wanted eigenvectors hold still within it.
 
     wanted = Wanted(share=0.99, count=1, floor=1e-6)
-    space = Krylov(moments, wanted)              # moments (B, M, M), each of trace 1
+    space = Krylov(moments, wanted)              # moments (B, M, M), each of trace 1; B = 1 for a count
     space.solve()                                # for each: (values, vectors), or None where it is no gain
 
 One step multiplies the matrix with a block of columns; what lies outside of the space so far joins it. The
@@ -54,10 +54,9 @@ class Krylov:
     def __init__(self, moments: Tensor, wanted: Wanted) -> None:
         self.moments, self.wanted = moments, wanted
         count, size = moments.shape[:2]
-        self.values, self.vectors = (
-            moments.new_zeros(count, 0),
-            moments.new_zeros(count, size, 0),
-        )  # taken off
+        nothing = moments.new_zeros(0), moments.new_zeros(size, 0)
+        self.off: list[Found] = [nothing] * count  # what was taken off each matrix
+        self.kept = moments.new_ones(count, 0, 1)  # 0 for the columns of the basis that hold it
         self.eps = torch.finfo(moments.dtype).eps
         # How much of the share may be missed, how large a space that takes, when to give up: as measured.
         self.single = moments.dtype == torch.float32
@@ -68,9 +67,8 @@ class Krylov:
         self.inner = moments.new_empty(count, self.room, self.room)  # basis^T M basis
         self.size = 0
         self.linked = 0  # where the columns begin that M links the next block to
-        self.astray = moments.new_zeros(
-            count
-        )  # squared: what M makes of the space outside of it, by rounding
+        # Squared: what M makes of the space outside of it and of the next block, by rounding.
+        self.astray = moments.new_zeros(count)
         # The trace within the basis and what was taken off; M's largest there.
         self.held, self.scale = [0.0] * count, [0.0] * count
         self.open = list(range(count))  # matrices whose eigenvectors are still looked for
@@ -102,7 +100,7 @@ class Krylov:
                 block = self._take_off(link, block)
         return found
 
-    def _grow(self, block: Tensor) -> Found:
+    def _grow(self, block: Tensor) -> tuple[Tensor, Tensor]:
         """Take in `block`; the next block, and how M links it to this one."""
         start, end = self.size, self.size + BLOCK
         self.basis[:, :, start:end] = block
@@ -117,7 +115,7 @@ class Krylov:
         part = seen.mT @ image
         image.baddbmm_(seen, part, alpha=-1)
         part[:, before:] += near_part
-        part[:, : self.values.shape[1]] = 0  # M has nothing left along those: what is there is rounding
+        part[:, : self.kept.shape[1]] *= self.kept  # M has nothing left along the others: rounding
         self.inner[:, :end, start:end] = part
         self.inner[:, start:end, :end] = part.mT
         traces = part[:, start:].diagonal(dim1=1, dim2=2).tolist()
@@ -132,7 +130,7 @@ class Krylov:
             return self._size_for(self.wanted.count)
         if self.held[at] <= share + 0.1 * (1 - share):
             return None
-        if float(self.values[at].sum()) > share:
+        if float(self.off[at][0].sum()) > share:
             return self.size
         values = torch.linalg.eigvalsh(self.inner[at, : self.size, : self.size])
         return self._size_for(self._cut(at, values.flip(0)))
@@ -142,18 +140,18 @@ class Krylov:
 
     def _cut(self, at: int, values: Tensor) -> int:
         """How many are wanted of those taken off and then `values`, which end with a zero for each of them."""
-        off = self.values[at]
+        off, _ = self.off[at]
         return self.wanted.cut(torch.cat([off, values[: len(values) - len(off)]]))
 
     def _look(self, at: int, link: Tensor) -> Found | None:
         """The wanted eigenvectors within a basis, if they stand every test."""
         values, inner = self._ritz(at)
-        off = self.values.shape[1]
-        k = self._cut(at, values) - off
-        if k > self.size - off:
+        off_values, off_vectors = self.off[at]
+        k = self._cut(at, values) - len(off_values)
+        if k > self.size - len(off_values):
             return None
         if k <= 0:
-            return self.values[at, : k + off], self.vectors[at, :, : k + off]
+            return off_values[: k + len(off_values)], off_vectors[:, : k + len(off_values)]
         # The sum of squared residuals over the smallest eigenvalue estimates the share that is missed.
         residual = float((link @ inner[-BLOCK:, :k]).square().sum() + self.astray[at])
         by_share, by_angle = self.slack * float(values[k - 1]), (self.eps**0.75 * float(values[0])) ** 2
@@ -162,49 +160,59 @@ class Krylov:
         vectors = self.basis[at, :, : self.size] @ inner[:, :k]
         if not self._sound(at, vectors, float(values[k - 1])):
             return None
-        return torch.cat([self.values[at], values[:k]]), torch.cat([self.vectors[at], vectors], 1)
+        return torch.cat([off_values, values[:k]]), torch.cat([off_vectors, vectors], 1)
 
     def _blurred(self) -> bool:
         """Whether small eigenvectors are wanted from a float32 matrix that has its largest ones still."""
         small = self.wanted.share is not None or self.wanted.count > HEAD
-        return self.single and small and not self.values.shape[1]
+        return self.single and small and not self.kept.shape[1]
 
     def _take_off(self, link: Tensor, block: Tensor) -> Tensor:
-        """Take the leading eigenvectors that hold still off the matrices; the block to go on with."""
+        """Take the leading eigenvectors that hold still off each matrix; the block to go on with."""
         values, inner = self._ritz(slice(None))
         residuals = (link @ inner[:, -BLOCK:, :HEAD]).square().sum(1)
-        still = (residuals < (self.eps**0.75 * values[:, :1]) ** 2)[self.open].all(0)
-        count = int(still.long().cumprod(0).sum())
-        if not count:
+        still = (residuals < (self.eps**0.75 * values[:, :1]) ** 2).long().cumprod(1)
+        most = int(still.sum(1).max())
+        if not most:
             return block
+        taken = still[:, None, :most].to(values.dtype)  # (B, 1, most): matrices differ in how many hold still
         ritz = self.basis[:, :, : self.size] @ inner
-        self.values, self.vectors = values[:, :count], ritz[:, :, :count].contiguous()
-        image = (self.vectors.mT @ self.moments).mT  # few columns are slow to multiply with, few rows are not
-        rest = image - self.vectors @ (self.vectors.mT @ image)
+        heads = ritz[:, :, :most] * taken
+        self.off = [
+            (values[at, :own], heads[at, :, :own].contiguous())
+            for at, own in enumerate(still.sum(1).tolist())
+        ]
+        self.kept = 1 - taken.mT
+        image = (heads.mT @ self.moments).mT  # few columns are slow to multiply with, few rows are not
+        rest = image - heads @ (heads.mT @ image)
         # (I - UU^T) M (I - UU^T): U stays in the basis, so that rounding cannot bring it back.
         self.moments = torch.baddbmm(
-            self.moments, torch.cat([self.vectors, rest], 2), torch.cat([image, self.vectors], 2).mT, alpha=-1
+            self.moments, torch.cat([heads, rest], 2), torch.cat([image, heads], 2).mT, alpha=-1
         )
         self.basis[:, :, : self.size] = ritz
-        self.inner[:, : self.size, : self.size] = 0
         self.linked = 0
-        return self._start_again() if self.wanted.share is None else self._go_on(ritz[:, :, count:], block)
+        return self._start_again(heads) if self.wanted.share is None else self._go_on(ritz, block)
 
-    def _start_again(self) -> Tensor:
+    def _start_again(self, heads: Tensor) -> Tensor:
         """Keep only what was taken off: single vectors may not even have the rounding of the largest ones in them."""
-        self.size, self.held = self.values.shape[1], self.values.sum(1).tolist()
-        self.scale = [0.0] * len(self.scale)
+        self.size = heads.shape[2]
+        self.inner[:, : self.size, : self.size] = 0
+        self.held, self.scale = [float(values.sum()) for values, _ in self.off], [0.0] * len(self.scale)
         block = self._random()
-        return torch.linalg.qr(block - self.vectors @ (self.vectors.mT @ block))[0]
+        return torch.linalg.qr(block - heads @ (heads.mT @ block))[0]
 
-    def _go_on(self, others: Tensor, block: Tensor) -> Tensor:
+    def _go_on(self, ritz: Tensor, block: Tensor) -> Tensor:
         """Keep the whole space; what M does in it is asked again of what is left of M, whose rounding is finer."""
-        image, start = self.moments @ others, self.values.shape[1]
-        part = others.mT @ image
-        self.inner[:, start : self.size, start : self.size] = part
-        traces = part.diagonal(dim1=1, dim2=2)
-        self.held, self.scale = (self.values.sum(1) + traces.sum(1)).tolist(), traces.amax(1).tolist()
-        image.baddbmm_(others, part, alpha=-1)
+        most = self.kept.shape[1]
+        image = self.moments @ ritz
+        image[:, :, :most] *= self.kept.mT
+        part = ritz.mT @ image
+        part[:, :most] *= self.kept
+        self.inner[:, : self.size, : self.size] = part
+        traces = part.diagonal(dim1=1, dim2=2).tolist()
+        self.held = [float(off.sum()) + sum(own) for (off, _), own in zip(self.off, traces, strict=True)]
+        self.scale = [max(own) for own in traces]
+        image.baddbmm_(ritz, part, alpha=-1)
         self.astray = (image - block @ (block.mT @ image)).square().sum((1, 2))
         return block
 

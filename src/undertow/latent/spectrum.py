@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
+from undertow.errors import BadData
 from undertow.latent.krylov import Found, Krylov, Wanted
 
 WHOLE = 256
@@ -60,15 +61,17 @@ def eigenvectors_of_each(
     """The same for several at once (B, M, M)."""
     size = moments.shape[1]
     totals = moments.diagonal(dim1=1, dim2=2).sum(1, dtype=torch.float64)
+    if not torch.isfinite(totals).all():
+        raise BadData("eigenvectors: wanted finite second moments, got NaN or infinity in them.")
     rounding = torch.finfo(moments.dtype).eps if rounding is None else rounding
     wanted = Wanted(share, count or 1, max(8 * rounding, size * torch.finfo(torch.float64).eps))
-    some = (totals > 0).nonzero()[:, 0]
-    others = moments if len(some) == len(moments) else moments[some]
-    scaled = others / totals[some, None, None].to(moments.dtype)
-    partial = _partial(scaled, wanted) if size > WHOLE and len(some) else [None] * len(some)
+    filled = (totals > 0).nonzero()[:, 0]
+    scaled = moments if len(filled) == len(moments) else moments[filled]
+    scaled = scaled / totals[filled, None, None].to(moments.dtype)
+    partial = _partial(scaled, wanted) if size > WHOLE and len(filled) else [None] * len(filled)
     nothing = Eigen(moments.new_zeros(0), moments.new_zeros(size, 0), 0.0)
     answers = [nothing] * len(moments)
-    for at, moment, found in zip(some.tolist(), scaled, partial, strict=True):
+    for at, moment, found in zip(filled.tolist(), scaled, partial, strict=True):
         values, vectors = found or _whole(moment, wanted)
         total = float(totals[at])
         answers[at] = Eigen(values * total, vectors, total)
@@ -76,12 +79,16 @@ def eigenvectors_of_each(
 
 
 def _partial(moments: Tensor, wanted: Wanted) -> list[Found | None]:
-    try:
-        return Krylov(moments, wanted).solve()
-    except LinAlgError:
-        if len(moments) == 1:
-            return [None]
-        return [_partial(moment[None], wanted)[0] for moment in moments]  # the others are not to blame
+    alone = len(moments) == 1
+    if alone or wanted.share is not None:
+        try:
+            return Krylov(moments, wanted).solve()
+        except LinAlgError:
+            if alone:
+                return [None]
+    return [
+        _partial(moment[None], wanted)[0] for moment in moments
+    ]  # after a failure: others are not to blame
 
 
 def _whole(moment: Tensor, wanted: Wanted) -> Found:

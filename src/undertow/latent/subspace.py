@@ -54,7 +54,7 @@ def of_classes(
 ) -> list[Subspace]:
     """Of each class, given by the numbers of its rows; several at once where that is faster."""
     dim = rows.shape[1]
-    together = dim in SHORT and all(dim <= len(at) for at in classes)
+    together = share is not None and dim in SHORT and all(dim <= len(at) for at in classes)
 
     def solve(group: Sequence[Tensor]) -> list[Subspace]:
         parts = (rows.index_select(0, at) for at in group)  # the rows of one at a time

@@ -27,7 +27,7 @@ Part = TypeVar("Part")
 Found = TypeVar("Found")
 
 SHORT = range(257, 768)
-"""Sizes of matrices whose steps are too short to be taken side by side."""
+"""Sizes of matrices whose steps are so short that one class at a time gains nothing from a second thread."""
 GROUP = 5
 """Classes that take their steps together, at most: the matrices of more do not stay in the cache."""
 
@@ -36,7 +36,7 @@ _SETTING = Lock()
 
 def in_groups(parts: Sequence[Part]) -> list[Sequence[Part]]:
     """The parts in order, in groups that give every maths thread one, if there are enough."""
-    each = min(GROUP, -(-len(parts) // torch.get_num_threads()))
+    each = max(1, min(GROUP, -(-len(parts) // torch.get_num_threads())))
     return [parts[start : start + each] for start in range(0, len(parts), each)]
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -30,14 +30,17 @@ from torch import Tensor
 
 NoiseShape = Literal["even", "matrix"]
 
-FIRST_STEPS, MORE_STEPS, LAST_STEPS = 10, 4, 40
+FIRST_STEPS, MORE_STEPS, LAST_STEPS = 10, 8, 40
 """Of EM: from the first guess, at each further temperature from the matrix of the one before, and at the last one."""
 STILL = 1e-4
 """EM ends when no chance in the matrix and no share changes by more."""
-MOST_CLIMBS, MOST_PARABOLAS = 12, 4
-NEAR_TOP = 0.03
-"""The search for a temperature ends when its logarithm would change by less."""
+MOST_CLIMBS, MOST_TRIES = 12, 6
+"""Of temperatures: in steps of 2, and between two lower ones."""
+NEAR_TOP, FAR = 0.03, 0.35
+"""The search ends at the top of a parabola, less than this away in logarithms, over neighbours no further away."""
 TINY = torch.finfo(torch.float64).tiny
+"""For chances of 0, whose logarithm is wanted."""
+LEAST_ODDS = 1e-200
 FIRST_RATE = 0.2
 """Where EM starts; the likelihood has one maximum in T for given votes, since it is concave in T."""
 
@@ -88,22 +91,33 @@ def fit_noise(votes: Tensor, labels: Tensor, kind: NoiseShape) -> NoiseFit:
     """Temperature and noise of most likelihood for given labels (N,)."""
     # Classes in rows: products and sums of few long rows are twice as fast as those of many short ones.
     rows = votes.double().T.contiguous()  # (C, N)
+    size = float(rows[rows.isfinite()].abs().max()) or 1.0
+    rows /= size  # or squares of large votes are infinite, those of small ones nothing
     first = Noise.first_guess(labels, len(rows))
     start = 1 / (float(rows[rows.isfinite()].std()) or 1.0)  # one unit of the votes' own spread
 
     def at(temperature: float, near: Noise, steps: int = MORE_STEPS) -> _Tried:
-        odds = (rows * temperature).softmax(0)
+        odds = _odds(rows, temperature)
         noise = improve(odds, labels, near, kind, steps)
         return _Tried(temperature, noise, log_likelihood(odds, labels, noise))
 
     best = _highest(at, at(start, first, FIRST_STEPS))
-    odds = (rows * best.temperature).softmax(0)
+    odds = _odds(rows, best.temperature)
     noise = improve(odds, labels, best.noise, kind, LAST_STEPS)
     likelihood = log_likelihood(odds, labels, noise)
     gain = likelihood - float(first.shares.log()[labels].sum())
     clean = true_chances(odds, noise.shares).T
     beliefs = believe(clean, labels, noise.matrix)
-    return NoiseFit(best.temperature, noise.matrix, odds, clean, beliefs, likelihood, gain)
+    return NoiseFit(best.temperature / size, noise.matrix, odds, clean, beliefs, likelihood, gain)
+
+
+def _odds(rows: Tensor, temperature: float) -> Tensor:
+    """(C, N): what votes say if all classes are equally frequent; never that a class cannot be.
+
+    Or a sample whose votes leave only classes that are never given would have no chance to be labelled at all: as it
+    is, its votes then say nothing.
+    """
+    return (rows * temperature).softmax(0).clamp_(min=LEAST_ODDS)
 
 
 def _highest(at: Callable[[float, Noise], _Tried], best: _Tried) -> _Tried:
@@ -116,10 +130,16 @@ def _highest(at: Callable[[float, Noise], _Tried], best: _Tried) -> _Tried:
             below, best, above = at(below.temperature / 2, below.noise), below, best
         else:
             break
-    for _ in range(MOST_PARABOLAS):
-        step = _to_top(*(_height(one, best) for one in (below, above)))
-        if abs(step) < NEAR_TOP:
-            break
+    else:
+        return max((below, best, above), key=lambda one: one.likelihood)
+    best = max(
+        best, at(best.temperature, best.noise), key=lambda one: one.likelihood
+    )  # as much EM as its neighbours
+    for _ in range(MOST_TRIES):
+        sides = [_height(one, best) for one in (below, above)]
+        step = _next_step(*sides)
+        if not step:
+            return replace(best, temperature=best.temperature * math.exp(_to_top(*sides)))
         tried = at(best.temperature * math.exp(step), best.noise)
         rose = tried.likelihood > best.likelihood
         lower, best = (best, tried) if rose else (tried, best)
@@ -135,11 +155,24 @@ def _height(one: _Tried, best: _Tried) -> tuple[float, float]:
     return math.log(one.temperature / best.temperature), one.likelihood - best.likelihood
 
 
+def _next_step(left: tuple[float, float], right: tuple[float, float]) -> float:
+    """From the best at (0, 0) to where to try next, in logarithms; 0 when the top is near enough.
+
+    To the top of the parabola; where that is here already but a neighbour is far, some way towards it: a parabola over
+    far neighbours is not to be believed.
+    """
+    top, (a, _), (b, _) = _to_top(left, right), left, right
+    if abs(top) >= NEAR_TOP:
+        return top
+    far = b if b > -a else a
+    return far / 3 if abs(far) > FAR else 0.0
+
+
 def _to_top(left: tuple[float, float], right: tuple[float, float]) -> float:
-    """Where the parabola through (0, 0) and two other points has its top; 0 if it has none."""
+    """Where the parabola through (0, 0), which is the highest, and a point on each side has its top."""
     (a, u), (b, v) = left, right
     bend = u * b - v * a
-    return (u * b**2 - v * a**2) / (2 * bend) if a < 0 < b and u <= 0 and v <= 0 and bend < 0 else 0.0
+    return (u * b**2 - v * a**2) / (2 * bend) if bend < 0 else 0.0
 
 
 def improve(odds: Tensor, labels: Tensor, noise: Noise, kind: NoiseShape, steps: int) -> Noise:
