@@ -169,7 +169,7 @@ class Study:
         """What `scale` changes, one phrase each; nothing for the paper's own."""
         small, change = self.at(scale), self.change(scale)
         left_out = [case.name for case in self.cases if case.name not in {kept.name for kept in small.cases}]
-        lines = [f"without {', '.join(left_out)}"] if left_out else []
+        lines = [f"without {_listed(left_out)}"] if left_out else []
         lines += _setting_changes([(self.case(case.name), case) for case in small.cases])
         lines += [
             f"{name.replace('_', ' ')} {_words(self.options.get(name))} → {_words(value)}"
@@ -202,8 +202,17 @@ def _setting_changes(pairs: list[tuple[Case, Case]]) -> list[str]:
                 text = f"{name.replace('_', ' ')} {_words(before.get(name))} → {_words(after[name])}"
                 found.setdefault(text, []).append(ours.name)
     return [
-        text if len(names) == len(pairs) else f"{text} ({', '.join(names)})" for text, names in found.items()
+        text if len(names) == len(pairs) else f"{text} ({_listed(names)})" for text, names in found.items()
     ]
+
+
+def _listed(names: list[str]) -> str:
+    """`MLP-MNIST 0 / 0.2 / 1, untrained`: names that differ in their last word are said once."""
+    ends: dict[str, list[str]] = {}
+    for name in names:
+        begin, _, end = name.rpartition(" ")
+        ends.setdefault(begin or name, []).append(end if begin else "")
+    return ", ".join(f"{begin} {' / '.join(own)}".strip() for begin, own in ends.items())
 
 
 def _settings(case: Case) -> dict[str, Any]:
