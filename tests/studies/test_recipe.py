@@ -85,13 +85,13 @@ def test_cases_that_differ_in_their_last_word_are_named_once():
     from dataclasses import replace
 
     plain = STUDY.case("plain")
-    names = ("plain", "MLP 0", "MLP 0.2", "MLP, edited 1", "MLP 1")
+    names = ("plain", "MLP 0", "MLP 0.2", "MLP", "MLP, edited 1", "MLP 1")
     study = replace(
         STUDY,
         cases=tuple(replace(plain, name=name) for name in names),
         changes={"smoke": Change(only=("plain",))},
     )
-    assert "without MLP 0 / 0.2 / 1, MLP, edited 1" in study.differences("smoke")
+    assert "without MLP 0 / 0.2 / 1, MLP, MLP, edited 1" in study.differences("smoke")
 
 
 def test_a_scale_that_names_no_case_or_setting_is_refused():

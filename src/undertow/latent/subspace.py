@@ -1,7 +1,7 @@
 """The subspace through the origin that holds most of a class, from whatever is known of the class.
 
     found = of_rows(rows, share=0.99)              # rows (n, D) in memory
-    found, ... = of_classes(rows, [indices, ...], share=0.99)
+    each = of_classes(rows, [ones, twos], share=0.99)    # given by the numbers of their rows
     found = of_moment(moment, share=0.99)          # X^T X (D, D)
     found = of_stored(store.rows("layer1", c), share=0.99)
     found.basis, found.share                       # (D, k) orthonormal, most important first; of the trace
@@ -54,7 +54,7 @@ def of_classes(
 ) -> list[Subspace]:
     """Of each class, given by the numbers of its rows; several at once where that is faster."""
     dim = rows.shape[1]
-    together = share is not None and dim in SHORT and all(dim <= len(at) for at in classes)
+    together = dim in SHORT and all(dim <= len(at) for at in classes)
 
     def solve(group: Sequence[Tensor]) -> list[Subspace]:
         parts = (rows.index_select(0, at) for at in group)  # the rows of one at a time

@@ -208,11 +208,11 @@ def _setting_changes(pairs: list[tuple[Case, Case]]) -> list[str]:
 
 def _listed(names: list[str]) -> str:
     """`MLP-MNIST 0 / 0.2 / 1, untrained`: names that differ in their last word are said once."""
-    ends: dict[str, list[str]] = {}
+    alike: dict[str, list[str]] = {}
     for name in names:
-        begin, _, end = name.rpartition(" ")
-        ends.setdefault(begin or name, []).append(end if begin else "")
-    return ", ".join(f"{begin} {' / '.join(own)}".strip() for begin, own in ends.items())
+        begin, space, end = name.rpartition(" ")
+        alike.setdefault(begin + space or name, []).append(end if space else "")
+    return ", ".join(begin + " / ".join(ends) for begin, ends in alike.items())
 
 
 def _settings(case: Case) -> dict[str, Any]:
