@@ -38,9 +38,10 @@ def by_autograd(
 
 
 @pytest.mark.parametrize(("count", "batch"), [(300, 32), (301, 50), (20, 128)])
-def test_adam_equals_torch(features: Features, count: int, batch: int) -> None:
-    """Fails for a wrong gradient, a wrong moment, a lost last batch or another correction of the start."""
-    rows, labels = features(count, 9)
+@pytest.mark.parametrize("width", [9, 512, 521, 771])  # 521 cannot be cut into panels, 771 in three
+def test_adam_equals_torch(features: Features, count: int, batch: int, width: int) -> None:
+    """Fails for a wrong gradient, a wrong moment, a lost last batch, a misplaced panel or another correction."""
+    rows, labels = features(count, width)
     layer = by_autograd(rows, labels, 4, epochs=5, batch=batch, lr=0.01, seed=3)
     probe = LogisticProbe(epochs=5, batch_size=batch, lr=0.01, seed=3).fit(rows, labels)
     np.testing.assert_allclose(probe.coef_, layer.weight.detach(), rtol=1e-9, atol=1e-11)
