@@ -1,12 +1,13 @@
 """A block Krylov space that grows until the wanted eigenvectors hold still within it.
 
     wanted = Wanted(share=0.99, count=1, floor=1e-6)
-    space = Krylov(moments, wanted)              # moments (B, M, M), each of trace 1; B = 1 for a count
+    space = Krylov(moments, wanted)              # moments (B, M, M) of trace 1, overwritten; B = 1 for a count
     space.solve()                                # for each: (values, vectors), or None where it is no gain
 
-One step multiplies the matrix with a block of columns; what lies outside of the space so far joins it. The
+One step multiplies the matrix with a block of vectors; what lies outside of the space so far joins it. The
 eigenvectors of the matrix within the space (Ritz vectors) come near the leading ones first. Several matrices of one
-size go step by step together: a step of one is so short that starting it takes as long.
+size go step by step together: a step of one is so short that starting it takes as long. Vectors are rows: so a block
+lies in one piece, as LAPACK leaves it.
 
 In float32 the first few are taken off the matrix as soon as they are found. One of them often has 80 % of
 the trace, and rounding errors are relative to it: on MNIST with noisy labels they blurred the small
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor
 
 BLOCK = 16
-"""Columns per step: fewer starve the matrix product, more need a larger space."""
+"""Vectors per step: fewer starve the matrix product, more need a larger space."""
 
 FIRST = 4 * BLOCK
 """Size of the space in which the first few eigenvectors are looked for."""
@@ -30,7 +31,7 @@ HEAD = 8
 """How many of them are taken off, at most."""
 
 Found = tuple[Tensor, Tensor]
-"""Eigenvalues (K,), falling, and eigenvectors (M, K)."""
+"""Eigenvalues (K,), falling, and eigenvectors (K, M)."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +55,19 @@ class Krylov:
     def __init__(self, moments: Tensor, wanted: Wanted) -> None:
         self.moments, self.wanted = moments, wanted
         count, size = moments.shape[:2]
-        nothing = moments.new_zeros(0), moments.new_zeros(size, 0)
+        nothing = moments.new_zeros(0), moments.new_zeros(0, size)
         self.off: list[Found] = [nothing] * count  # what was taken off each matrix
-        self.kept = moments.new_ones(count, 0, 1)  # 0 for the columns of the basis that hold it
+        self.kept = moments.new_ones(count, 0, 1)  # 0 for the rows of the basis that hold it
         self.eps = torch.finfo(moments.dtype).eps
         # How much of the share may be missed, how large a space that takes, when to give up: as measured.
         self.single = moments.dtype == torch.float32
         measured = (1e-8, 1.7, 5, 0.9) if self.single else (1e-16, 2.2, 7, 0.6)
         self.slack, self.ratio, self.blocks, limit = measured
         self.room = int(limit * size) // BLOCK * BLOCK
-        self.basis = moments.new_empty(count, size, self.room)
-        self.inner = moments.new_empty(count, self.room, self.room)  # basis^T M basis
+        self.basis = moments.new_empty(count, self.room, size)
+        self.inner = moments.new_empty(count, self.room, self.room)  # basis M basis^T
         self.size = 0
-        self.linked = 0  # where the columns begin that M links the next block to
+        self.linked = 0  # where the rows begin that M links the next block to
         # Squared: what M makes of the space outside of it and of the next block, by rounding.
         self.astray = moments.new_zeros(count)
         # The trace within the basis and what was taken off; M's largest there.
@@ -82,7 +83,7 @@ class Krylov:
         """
         found: list[Found | None] = [None] * len(self.moments)
         goals: list[int | None] = [None] * len(self.moments)
-        block = torch.linalg.qr(self._random())[0]
+        block, _ = _orthonormal(self._random())
         while self.open and self.size + BLOCK <= self.room:
             block, link = self._grow(block)
             news = link.diagonal(dim1=1, dim2=2).tolist()
@@ -103,25 +104,25 @@ class Krylov:
     def _grow(self, block: Tensor) -> tuple[Tensor, Tensor]:
         """Take in `block`; the next block, and how M links it to this one."""
         start, end = self.size, self.size + BLOCK
-        self.basis[:, :, start:end] = block
+        self.basis[:, start:end] = block
         self.size = end
-        image = self.moments @ block
+        image = block @ self.moments
         # In exact arithmetic M links a block to itself and its neighbours only. Taking those off first
-        # leaves a small rest, from which one pass over all columns removes what rounding put there.
+        # leaves a small rest, from which one pass over all rows removes what rounding put there.
         before, self.linked = self.linked, start
-        near, seen = self.basis[:, :, before:end], self.basis[:, :, :end]
-        near_part = near.mT @ image
-        image.baddbmm_(near, near_part, alpha=-1)
-        part = seen.mT @ image
-        image.baddbmm_(seen, part, alpha=-1)
-        part[:, before:] += near_part
-        part[:, : self.kept.shape[1]] *= self.kept  # M has nothing left along the others: rounding
-        self.inner[:, :end, start:end] = part
-        self.inner[:, start:end, :end] = part.mT
-        traces = part[:, start:].diagonal(dim1=1, dim2=2).tolist()
+        near, seen = self.basis[:, before:end], self.basis[:, :end]
+        near_part = image @ near.mT
+        image.baddbmm_(near_part, near, alpha=-1)
+        part = image @ seen.mT
+        image.baddbmm_(part, seen, alpha=-1)
+        part[:, :, before:] += near_part
+        part[:, :, : self.kept.shape[1]] *= self.kept.mT  # M has nothing left along the others: rounding
+        self.inner[:, start:end, :end] = part
+        self.inner[:, :end, start:end] = part.mT
+        traces = part[:, :, start:].diagonal(dim1=1, dim2=2).tolist()
         self.held = [held + sum(own) for held, own in zip(self.held, traces, strict=True)]
         self.scale = [max(scale, *own) for scale, own in zip(self.scale, traces, strict=True)]
-        return torch.linalg.qr(image)
+        return _orthonormal(image)
 
     def _goal(self, at: int) -> int | None:
         """The size at which the wanted eigenvectors should hold still; None while nobody can tell."""
@@ -151,16 +152,16 @@ class Krylov:
         if k > self.size - len(off_values):
             return None
         if k <= 0:
-            return off_values[: k + len(off_values)], off_vectors[:, : k + len(off_values)]
+            return off_values[: k + len(off_values)], off_vectors[: k + len(off_values)]
         # The sum of squared residuals over the smallest eigenvalue estimates the share that is missed.
-        residual = float((link @ inner[-BLOCK:, :k]).square().sum() + self.astray[at])
+        residual = float((inner[:k, -BLOCK:] @ link).square().sum() + self.astray[at])
         by_share, by_angle = self.slack * float(values[k - 1]), (self.eps**0.75 * float(values[0])) ** 2
         if residual > (by_angle if self.wanted.share is None else by_share):
             return None
-        vectors = self.basis[at, :, : self.size] @ inner[:, :k]
+        vectors = inner[:k] @ self.basis[at, : self.size]
         if not self._sound(at, vectors, float(values[k - 1])):
             return None
-        return torch.cat([off_values, values[:k]]), torch.cat([off_vectors, vectors], 1)
+        return torch.cat([off_values, values[:k]]), torch.cat([off_vectors, vectors])
 
     def _blurred(self) -> bool:
         """Whether small eigenvectors are wanted from a float32 matrix that has its largest ones still."""
@@ -170,55 +171,52 @@ class Krylov:
     def _take_off(self, link: Tensor, block: Tensor) -> Tensor:
         """Take the leading eigenvectors that hold still off each matrix; the block to go on with."""
         values, inner = self._ritz(slice(None))
-        residuals = (link @ inner[:, -BLOCK:, :HEAD]).square().sum(1)
+        residuals = (inner[:, :HEAD, -BLOCK:] @ link).square().sum(2)
         still = (residuals < (self.eps**0.75 * values[:, :1]) ** 2).long().cumprod(1)
         most = int(still.sum(1).max())
         if not most:
             return block
-        taken = still[:, None, :most].to(values.dtype)  # (B, 1, most): matrices differ in how many hold still
-        ritz = self.basis[:, :, : self.size] @ inner
-        heads = ritz[:, :, :most] * taken
+        taken = still[:, :most, None].to(values.dtype)  # (B, most, 1): matrices differ in how many hold still
+        ritz = inner @ self.basis[:, : self.size]
+        heads = ritz[:, :most] * taken
         self.off = [
-            (values[at, :own], heads[at, :, :own].contiguous())
-            for at, own in enumerate(still.sum(1).tolist())
+            (values[at, :own], heads[at, :own].clone()) for at, own in enumerate(still.sum(1).tolist())
         ]
-        self.kept = 1 - taken.mT
-        image = (heads.mT @ self.moments).mT  # few columns are slow to multiply with, few rows are not
-        rest = image - heads @ (heads.mT @ image)
-        # (I - UU^T) M (I - UU^T): U stays in the basis, so that rounding cannot bring it back.
-        self.moments = torch.baddbmm(
-            self.moments, torch.cat([heads, rest], 2), torch.cat([image, heads], 2).mT, alpha=-1
-        )
-        self.basis[:, :, : self.size] = ritz
+        self.kept = 1 - taken
+        image = heads @ self.moments
+        rest = image - (image @ heads.mT) @ heads
+        # (I - U^T U) M (I - U^T U): U stays in the basis, so that rounding cannot bring it back.
+        self.moments.baddbmm_(torch.cat([heads, rest], 1).mT, torch.cat([image, heads], 1), alpha=-1)
+        self.basis[:, : self.size] = ritz
         self.linked = 0
         return self._start_again(heads) if self.wanted.share is None else self._go_on(ritz, block)
 
     def _start_again(self, heads: Tensor) -> Tensor:
         """Keep only what was taken off: single vectors may not even have the rounding of the largest ones in them."""
-        self.size = heads.shape[2]
+        self.size = heads.shape[1]
         self.inner[:, : self.size, : self.size] = 0
         self.held, self.scale = [float(values.sum()) for values, _ in self.off], [0.0] * len(self.scale)
         block = self._random()
-        return torch.linalg.qr(block - heads @ (heads.mT @ block))[0]
+        return _orthonormal(block - (block @ heads.mT) @ heads)[0]
 
     def _go_on(self, ritz: Tensor, block: Tensor) -> Tensor:
         """Keep the whole space; what M does in it is asked again of what is left of M, whose rounding is finer."""
         most = self.kept.shape[1]
-        image = self.moments @ ritz
-        image[:, :, :most] *= self.kept.mT
-        part = ritz.mT @ image
-        part[:, :most] *= self.kept
+        image = ritz @ self.moments
+        image[:, :most] *= self.kept
+        part = image @ ritz.mT
+        part[:, :, :most] *= self.kept.mT
         self.inner[:, : self.size, : self.size] = part
         traces = part.diagonal(dim1=1, dim2=2).tolist()
         self.held = [float(off.sum()) + sum(own) for (off, _), own in zip(self.off, traces, strict=True)]
         self.scale = [max(own) for own in traces]
-        image.baddbmm_(ritz, part, alpha=-1)
-        self.astray = (image - block @ (block.mT @ image)).square().sum((1, 2))
+        image.baddbmm_(part, ritz, alpha=-1)
+        self.astray = (image - (image @ block.mT) @ block).square().sum((1, 2))
         return block
 
     def _sound(self, at: int, vectors: Tensor, smallest: float) -> bool:
         """Whether `vectors` are orthonormal and leave out no eigenvalue above `smallest`."""
-        overlap = vectors.T @ vectors
+        overlap = vectors @ vectors.T
         overlap.diagonal().sub_(1)
         if float(overlap.abs().max()) > self.eps**0.6:
             return False
@@ -226,17 +224,24 @@ class Krylov:
         # vectors, outside of what was found, meet the copies that it has missed.
         moment, fresh = self.moments[at], self._random()  # half as many would take twice the time
         for _ in range(2):
-            fresh = torch.linalg.qr(moment @ (fresh - vectors @ (vectors.T @ fresh)))[0]
-        fresh = torch.linalg.qr(fresh - vectors @ (vectors.T @ fresh))[0]
-        left_out = float(torch.linalg.eigvalsh(fresh.T @ (moment @ fresh))[-1])
+            fresh, _ = _orthonormal((fresh - (fresh @ vectors.T) @ vectors) @ moment)
+        fresh, _ = _orthonormal(fresh - (fresh @ vectors.T) @ vectors)
+        left_out = float(torch.linalg.eigvalsh((fresh @ moment) @ fresh.T)[-1])
         return left_out <= smallest * (1 + 10 * self.slack**0.5) + 8 * self.eps * self.scale[at]
 
     def _ritz(self, at: int | slice) -> Found:
-        """Eigenvalues (falling) and eigenvectors of M within its basis."""
+        """Eigenvalues (falling) and eigenvectors (as rows) of M within its basis."""
         values, inner = torch.linalg.eigh(self.inner[at, : self.size, : self.size])
-        return values.flip(-1), inner.flip(-1)
+        return values.flip(-1), inner.mT.flip(-2)
 
     def _random(self) -> Tensor:
-        """(M, BLOCK), the same for all matrices."""
-        drawn = torch.randn(self.moments.shape[1], BLOCK, generator=self.generator, dtype=self.moments.dtype)
+        """(BLOCK, M), the same for all matrices."""
+        size = self.moments.shape[1]
+        drawn = torch.randn(BLOCK, size, generator=self.generator, dtype=self.moments.dtype)
         return drawn.to(self.moments.device)
+
+
+def _orthonormal(block: Tensor) -> tuple[Tensor, Tensor]:
+    """Orthonormal rows that span those of `block` (..., K, M), and the lower triangle that takes them back."""
+    found, triangle = torch.linalg.qr(block.mT)
+    return found.mT, triangle.mT

@@ -66,37 +66,36 @@ def eigenvectors_of_each(
     rounding = torch.finfo(moments.dtype).eps if rounding is None else rounding
     wanted = Wanted(share, count or 1, max(8 * rounding, size * torch.finfo(torch.float64).eps))
     filled = (totals > 0).nonzero()[:, 0]
-    scaled = moments if len(filled) == len(moments) else moments[filled]
-    scaled = scaled / totals[filled, None, None].to(moments.dtype)
-    partial = _partial(scaled, wanted) if size > WHOLE and len(filled) else [None] * len(filled)
+    some = moments if len(filled) == len(moments) else moments[filled]
+    traces = totals[filled].to(moments.dtype)
+    partial = _partial(some, traces, wanted) if size > WHOLE and len(filled) else [None] * len(filled)
     nothing = Eigen(moments.new_zeros(0), moments.new_zeros(size, 0), 0.0)
     answers = [nothing] * len(moments)
-    for at, moment, found in zip(filled.tolist(), scaled, partial, strict=True):
-        values, vectors = found or _whole(moment, wanted)
+    for at, moment, trace, found in zip(filled.tolist(), some, traces, partial, strict=True):
+        values, vectors = found or _whole(moment / trace, wanted)
         total = float(totals[at])
-        answers[at] = Eigen(values * total, vectors, total)
+        answers[at] = Eigen(values * total, vectors.T, total)
     return answers
 
 
-def _partial(moments: Tensor, wanted: Wanted) -> list[Found | None]:
+def _partial(moments: Tensor, traces: Tensor, wanted: Wanted) -> list[Found | None]:
     alone = len(moments) == 1
     if alone or wanted.share is not None:
         try:
-            return Krylov(moments, wanted).solve()
+            return Krylov(moments / traces[:, None, None], wanted).solve()
         except LinAlgError:
             if alone:
                 return [None]
-    return [
-        _partial(moment[None], wanted)[0] for moment in moments
-    ]  # after a failure: others are not to blame
+    # One at a time, too, after a failure: the others are not to blame.
+    return [_partial(moments[at : at + 1], traces[at : at + 1], wanted)[0] for at in range(len(moments))]
 
 
 def _whole(moment: Tensor, wanted: Wanted) -> Found:
     """By decomposing all of `moment` (M, M), in float64: float32 blurs the small eigenvectors."""
     values, vectors = eigh(moment.double())
-    values, vectors = values.flip(0), vectors.flip(1)
+    values, vectors = values.flip(0), vectors.T.flip(0)
     k = min(wanted.cut(values), len(values))
-    return values[:k].to(moment.dtype), vectors[:, :k].to(moment.dtype)
+    return values[:k].to(moment.dtype), vectors[:k].to(moment.dtype)
 
 
 def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -46,7 +46,8 @@ def of_rows(rows: Tensor, *, share: float | None = None, count: int | None = Non
         found = eigenvectors(self_product(rows.T), share=share, count=count)
         return Subspace(found.vectors, _share(found))
     found = eigenvectors(self_product(rows), share=share, count=count)
-    return Subspace(orthonormal(rows.T @ (found.vectors / found.values.sqrt())), _share(found))
+    weights = found.vectors / found.values.sqrt()
+    return Subspace(orthonormal((weights.T @ rows).T), _share(found))  # this way round for speed
 
 
 def of_classes(
@@ -122,7 +123,7 @@ def orthonormal(basis: Tensor) -> Tensor:
     overlap.diagonal().sub_(1)
     if int(failed) or (overlap.numel() and float(overlap.abs().max()) > 0.1):
         return torch.linalg.qr(basis)[0]
-    return torch.linalg.solve_triangular(factor.to(basis.dtype), basis.T, upper=False).T
+    return torch.linalg.solve_triangular(factor.to(basis.dtype).T, basis, upper=True, left=False)
 
 
 def _share(found: Eigen) -> float:
