@@ -26,7 +26,7 @@ from undertow.latent.spectrum import Eigen, eigenvectors, eigenvectors_of_each
 from undertow.latent.threads import SHORT, in_groups, side_by_side
 
 PANEL = 128
-"""Rows of a product that are made at once; only what lies on or right of the diagonal is computed."""
+"""Columns of a product that are made at once; only what lies on or below the diagonal is computed."""
 
 TERMS = 16384
 """Products that are summed in float32 before the sum goes on in float64."""
@@ -103,8 +103,8 @@ def self_product(a: Tensor) -> Tensor:
     total = torch.empty(size, size, dtype=a.dtype, device=a.device)
     for i in range(0, size, PANEL):
         j = min(i + PANEL, size)
-        total[i:j, i:] = _long_product(fine[i:j], fine[i:].T)
-        total[j:, i:j] = total[i:j, j:].T
+        total[i:, i:j] = _long_product(fine[i:], fine[i:j].T)
+        total[i:j, j:] = total[j:, i:j].T
     return total
 
 
