@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from undertow.errors import BadData, BadValue, UnknownName
-from undertow.latent import LogisticProbe
+from undertow.latent import LogisticProbe, logistic
 
 Features = Callable[..., tuple[Tensor, Tensor]]
 
@@ -39,8 +39,12 @@ def by_autograd(
 
 @pytest.mark.parametrize(("count", "batch"), [(300, 32), (301, 50), (20, 128)])
 @pytest.mark.parametrize("width", [9, 512, 521, 771])  # 521 cannot be cut into panels, 771 in three
-def test_adam_equals_torch(features: Features, count: int, batch: int, width: int) -> None:
+@pytest.mark.parametrize("fetch", [2**20, 2**15, 1])  # all batches at once, a few, each alone
+def test_adam_equals_torch(
+    features: Features, count: int, batch: int, width: int, fetch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fails for a wrong gradient, a wrong moment, a lost last batch, a misplaced panel or another correction."""
+    monkeypatch.setattr(logistic, "FETCH", fetch)
     rows, labels = features(count, width)
     layer = by_autograd(rows, labels, 4, epochs=5, batch=batch, lr=0.01, seed=3)
     probe = LogisticProbe(epochs=5, batch_size=batch, lr=0.01, seed=3).fit(rows, labels)

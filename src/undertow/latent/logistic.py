@@ -37,8 +37,8 @@ SOLVERS = ("adam", "lbfgs")
 PANEL = 256
 """Columns of a panel at least: narrower ones are read in too small pieces."""
 
-AHEAD = 4
-"""Batches whose rows are fetched at once."""
+FETCH = 2**20
+"""Numbers that are fetched at once, in whole batches, at least one: more do not stay in the cache."""
 
 GAP = 16
 """Unused numbers between a batch's rows: rows a power of two apart push each other out of the processor's cache."""
@@ -114,7 +114,8 @@ class LogisticProbe(Probe):
         model.start_from(torch.empty(model.flat.shape).uniform_(-bound, bound, generator=draw))
         truth = one_hot(index, len(model.intercept)).T.to(rows.dtype)
         adam = _Adam(model.flat, model.slope, self.lr)
-        fetched = rows.new_empty(min(AHEAD * self.batch_size, len(rows)), rows.shape[1] + GAP)[:, :-GAP]
+        ahead = max(1, FETCH // (self.batch_size * rows.shape[1])) * self.batch_size
+        fetched = rows.new_empty(min(ahead, len(rows)), rows.shape[1] + GAP)[:, :-GAP]
         lengths = len(fetched), len(rows) % len(fetched)
         panels = {length: model.in_panels(fetched[:length], self.batch_size) for length in lengths}
         for _ in range(self.epochs):
