@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,6 +24,7 @@ import pytest
 
 from undertow.cli import main
 from undertow.engine import Store
+from undertow.engine import cluster as ray_engine
 from undertow.engine.cluster import Caller, Unreachable, attempt_there, connected
 from undertow.errors import BadValue
 
@@ -198,6 +200,28 @@ def test_whoever_does_not_answer_is_told_in_time(tmp_path, monkeypatch):
         for address, (words, seconds) in zip(addresses, pool.map(dial, addresses), strict=True):
             assert words.startswith(f"Cannot reach a Ray cluster at {address}: ")
             assert seconds < 15
+
+
+def test_dialling_survives_a_thread_that_sets_variables(monkeypatch):
+    """Fails ("Bad address") where the child is started with the environment that the thread moves meanwhile."""
+    monkeypatch.setattr(ray_engine, "JOIN", 0.3)
+    done = threading.Event()
+
+    def set_variables() -> None:
+        names = [f"UNDERTOW_TEST_{number}" for number in range(200)]
+        while not done.is_set():
+            os.environ.update(dict.fromkeys(names, "x" * 50))
+            for name in names:
+                del os.environ[name]
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(set_variables)
+        try:
+            for _ in range(5):
+                with pytest.raises(Unreachable, match="Cannot reach a Ray cluster"):
+                    ray_engine._try_in_a_process("127.0.0.1:1")
+        finally:
+            done.set()
 
 
 @pytest.mark.parametrize("address", ["nowhere", "host:port", "ray://10.0.0.1"])

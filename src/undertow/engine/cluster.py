@@ -184,7 +184,9 @@ def _try_in_a_process(address: str) -> None:
     code = "import ray, sys; ray.init(address=sys.argv[1], logging_level='ERROR', log_to_driver=False)"
     deadline = time.monotonic() + JOIN
     with tempfile.TemporaryFile() as said:
-        child = subprocess.Popen([sys.executable, "-c", code, address], stdout=said, stderr=said)
+        # Its own copy: while another thread sets a variable, a child that shares ours may find it torn.
+        own = os.environ.copy()
+        child = subprocess.Popen([sys.executable, "-c", code, address], stdout=said, stderr=said, env=own)
         try:
             while child.poll() is None and time.monotonic() < deadline and not _refused(_text(said)):
                 time.sleep(0.1)
