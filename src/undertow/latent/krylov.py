@@ -179,9 +179,7 @@ class Krylov:
         taken = still[:, :most, None].to(values.dtype)  # (B, most, 1): matrices differ in how many hold still
         ritz = inner @ self.basis[:, : self.size]
         heads = ritz[:, :most] * taken
-        self.off = [
-            (values[at, :own], heads[at, :own].clone()) for at, own in enumerate(still.sum(1).tolist())
-        ]
+        self.off = [(values[at, :own], heads[at, :own]) for at, own in enumerate(still.sum(1).tolist())]
         self.kept = 1 - taken
         image = heads @ self.moments
         rest = image - (image @ heads.mT) @ heads
@@ -222,7 +220,7 @@ class Krylov:
             return False
         # A Krylov space sees at most BLOCK copies of a repeated eigenvalue. Power steps from fresh random
         # vectors, outside of what was found, meet the copies that it has missed.
-        moment, fresh = self.moments[at], self._random()  # half as many would take twice the time
+        moment, fresh = self.moments[at], self._random()
         for _ in range(2):
             fresh, _ = _orthonormal((fresh - (fresh @ vectors.T) @ vectors) @ moment)
         fresh, _ = _orthonormal(fresh - (fresh @ vectors.T) @ vectors)

@@ -129,7 +129,7 @@ class LogisticProbe(Probe):
         self.n_iter_, self.converged_ = self.epochs, False
 
     def _lbfgs(self, model: _Softmax, rows: Tensor, index: Tensor) -> None:
-        truth = one_hot(index, len(model.coef)).to(rows.dtype)
+        truth = one_hot(index, len(model.intercept)).to(rows.dtype)
 
         def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             model.flat.copy_(torch.from_numpy(flat))

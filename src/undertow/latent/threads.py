@@ -3,7 +3,7 @@
     found = side_by_side(solve, parts, device)          # [solve(part) for part in parts], in order
     found = side_by_side(solve, in_groups(parts), device)      # parts whose steps are short, some as one
 
-A class's matrices are small: products of 16 columns and decompositions of 200 x 200 gain nothing from a second
+A class's matrices are small: products of 16 rows and decompositions of 200 x 200 gain nothing from a second
 thread, but two classes at once do. Between whole decompositions and large products lie matrices (`SHORT`) whose steps
 are so short that Python threads only wait for each other; there, classes that take each step together help.
 
