@@ -21,11 +21,11 @@ import undertow as ut
 from undertow.data.inputs import to_inputs
 from undertow.data.noise import parse_noise
 from undertow.features import stream_features
-from undertow.train.batches import Batches
-from undertow.train.facts import RunFacts
-from undertow.train.optimise import make_optimiser
-from undertow.train.prepare import prepare_model
-from undertow.train.seeds import global_stream
+from undertow.training.batches import Batches
+from undertow.training.facts import RunFacts
+from undertow.training.optimise import make_optimiser
+from undertow.training.prepare import prepare_model
+from undertow.training.seeds import global_stream
 
 KEPT = (0, 1, 2, 3, 4, 6, 8, 11, 15, 20, 25, 30, 35, 40)
 SUBSET_SEED = 0

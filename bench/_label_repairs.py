@@ -16,9 +16,9 @@ import torch
 
 import undertow as ut
 from _label_cells import accuracy, fit_network, read
+from undertow.labels.choice import choose_checkpoint
+from undertow.labels.findings import LabelErrors
 from undertow.latent import MASC, VeLPIC
-from undertow.repair.choice import choose_checkpoint
-from undertow.repair.label_findings import LabelErrors
 
 PROBES = {"VeLPIC": VeLPIC, "MASC": MASC}
 OWN_CHOICE = "choose_checkpoint"

@@ -54,8 +54,8 @@ from _label_scores import (
     regularised_scores,
 )
 from undertow.files import aside, write_text
-from undertow.repair.label_findings import LabelErrors
-from undertow.repair.labels import label_errors
+from undertow.labels.findings import LabelErrors
+from undertow.labels.search import label_errors
 
 PARTS = ("peers", "regularised", "network", "ours", "grafts", "retrain", "stopping", "choice", "places")
 OURS = "undertow"

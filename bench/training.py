@@ -21,8 +21,8 @@ from torch.utils.data import DataLoader, Dataset
 
 import undertow as ut
 from _ratio import median_seconds, report
-from undertow.train.loop import Trainer
-from undertow.train.prepare import prepare_data, prepare_model
+from undertow.training.loop import Trainer
+from undertow.training.prepare import prepare_data, prepare_model
 
 CASES = {
     "MLP 128-512-2048-2048, batch 32, SGD": ut.TrainConfig(

@@ -9,7 +9,8 @@ import undertow
 
 SOURCE = Path(undertow.__file__).parent
 ROOMS = [
-    "data", "models", "train", "features", "latent", "richness", "temporal", "repair", "audit", "studies",
+    "data", "models", "training", "features", "session", "latent", "richness", "temporal", "labels", "repairing",
+    "auditing", "studies",
     "engine", "report", "integrations", "cli",
 ]  # fmt: skip
 
@@ -51,7 +52,7 @@ def test_ground_imports_no_room():
 
 
 def test_the_guard_notices_planted_imports():
-    assert forbidden("data", "from undertow.train.run import Run") == {"train"}
+    assert forbidden("data", "from undertow.training.run import Run") == {"training"}
     assert forbidden("data", "def f():\n    import undertow.cli.app") == {"cli"}
     assert forbidden("models", "from undertow import latent") == {"latent"}
-    assert forbidden("train", "from undertow.data import load_data") == set()
+    assert forbidden("training", "from undertow.data import load_data") == set()

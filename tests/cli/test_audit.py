@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import undertow as ut
-from undertow.audit.rows import COLUMNS
+from undertow.auditing.rows import COLUMNS
 from undertow.cli import main
 
 TRAIN = ["train", "mlp:32-32", "--data", "digits", "--noise", "0.4", "--device", "cpu", "--quiet"]

@@ -288,7 +288,7 @@ def test_a_bar_on_a_terminal_and_silence_in_a_pipe(tmp_path):
 
 
 def test_an_interrupted_run_says_how_to_go_on(capsys, tmp_path, monkeypatch):
-    from undertow.train import loop
+    from undertow.training import loop
 
     monkeypatch.setattr(loop.Trainer, "_train_epoch", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
     code, _, err = call(capsys, "train", "mlp:8", *QUICK, "--out", tmp_path / "run")

@@ -10,7 +10,7 @@ import torch
 import undertow as ut
 from undertow.cli import main
 from undertow.data import to_inputs
-from undertow.repair import load_graft
+from undertow.repairing import load_repaired
 
 TRAIN = ["train", "mlp:128-128", "--data", "digits", "--noise", "0.4", "--device", "cpu", "--quiet"]
 
@@ -35,7 +35,7 @@ def test_repair_writes_a_pair_of_files(capsys, run, tmp_path):
     assert "velpic at 'layer1': accepted: " in out
     assert "fixed.json" in out
     data = ut.open_run(run).data()
-    said = load_graft(tmp_path / "fixed.safetensors")(to_inputs(data.test.x, "half")).argmax(1)
+    said = load_repaired(tmp_path / "fixed.safetensors")(to_inputs(data.test.x, "half")).argmax(1)
     stored = json.loads((tmp_path / "fixed.json").read_text())
     assert float((said == data.test.y).double().mean()) == stored["after"]
     assert stored["after"] > stored["before"]
@@ -54,7 +54,7 @@ def test_json_and_onnx(capsys, run, tmp_path):
     x = to_inputs(ut.open_run(run).data().test.x, "half")
     session = runtime.InferenceSession(tmp_path / "a.onnx")
     found = session.run(None, {session.get_inputs()[0].name: x.numpy()})[0]
-    wanted = load_graft(tmp_path / "a.safetensors")(x).detach()
+    wanted = load_repaired(tmp_path / "a.safetensors")(x).detach()
     torch.testing.assert_close(torch.from_numpy(found), wanted, rtol=1e-4, atol=1e-4)
 
 

@@ -83,8 +83,8 @@ class Synthetic:
         last = self.layers[-1]
         measures = {
             "d_lr": 0.15 + 0.6 * np.exp(-4 * self.time), "effective_dimension": 9 + 20 * np.exp(-3 * self.time),
-            "effective_dimension_rest": 15 + 30 * np.exp(-3 * self.time), "parameter_norm": 10 + 25 * self.time,
-            "s_init": np.exp(-2 * self.time), "nc1": 5 * np.exp(-2 * self.time),
+            "effective_dimension_rest": 15 + 30 * np.exp(-3 * self.time), "squared_parameter_norm": 10 + 25 * self.time,
+            "initial_kernel_alignment": np.exp(-2 * self.time), "nc1": 5 * np.exp(-2 * self.time),
             "nc1_stabilised": 4 * np.exp(-2 * self.time), "trace_within": 1 / (1 + 9 * self.time),
             "nc2_etf": 0.8 * np.exp(-2 * self.time), "nc3": 0.9 * np.exp(-3 * self.time),
             "nc4": 0.3 * np.exp(-3 * self.time),
@@ -375,6 +375,6 @@ def visit(visitor):
 @pytest.fixture(scope="module")
 def report(audited, tmp_path_factory):
     """The address of the whole audit's page."""
-    from undertow.report import render
+    from undertow.report import write_report
 
-    return render([audited], tmp_path_factory.mktemp("pages") / "report.html").as_uri()
+    return write_report([audited], tmp_path_factory.mktemp("pages") / "report.html").as_uri()

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from undertow.report import render
+from undertow.report import write_report
 from undertow.report.server import make_server
 
 pytestmark = pytest.mark.usefixtures("no_complaints")
@@ -276,7 +276,7 @@ def test_everything_is_reached_by_keys_alone(page):
 def test_several_runs_in_one_page(visit, audited, make_audit, tmp_path):
     other = make_audit(tmp_path / "m00", noise=0.0, layers=("layer1", "other"), checkpoints=5)
     bare = make_audit(tmp_path / "bare", lenses=(), checkpoints=5)
-    page = visit(render([audited, other, bare], tmp_path / "three.html").as_uri(), width=1600)
+    page = visit(write_report([audited, other, bare], tmp_path / "three.html").as_uri(), width=1600)
     assert page.locator("[data-chart=accuracy]").count() == 3
     assert page.locator("[data-chart=map]").count() == 2
     assert page.locator("[data-chart=compare-0] .line").count() == 3
@@ -296,7 +296,7 @@ def test_hostile_names_do_nothing(visit, make_audit, tmp_path):
         tmp_path / "<img src=x onerror=window.pwned=1>", layers=names, classes=names, probes=names, checkpoints=4,
         suspects=True, audit=audit,
     )  # fmt: skip
-    page = visit(render([made], tmp_path / "hostile.html").as_uri())
+    page = visit(write_report([made], tmp_path / "hostile.html").as_uri())
     page.locator("[data-chart=map] .host").hover(position={"x": 500, "y": 100})
     for control in ("map-probe", "time-cut"):
         page.locator(f"[data-control={control}]").select_option(index=1)
@@ -309,7 +309,7 @@ def test_a_csv_cell_is_no_formula(visit, make_audit, tmp_path):
     made = make_audit(
         tmp_path / "run", layers=('=HYPERLINK("x")', 'a,"b"'), checkpoints=3, lenses=("latent",)
     )
-    page = visit(render([made], tmp_path / "r.html").as_uri())
+    page = visit(write_report([made], tmp_path / "r.html").as_uri())
     found = pd.read_csv(fetched(page, "map", "CSV", tmp_path))
     assert set(found["layer"]) == {'\'=HYPERLINK("x")', 'a,"b"', "input", "the model"}
 

@@ -11,7 +11,7 @@ import threading
 import pandas as pd
 import pytest
 
-from undertow.report import render
+from undertow.report import write_report
 from undertow.report.server import make_server
 
 pytestmark = pytest.mark.usefixtures("no_complaints")
@@ -194,15 +194,16 @@ def test_buttons_fit_a_thumb(phone):
 def test_the_norm_is_drawn_and_not_its_square(visit, make_audit, tmp_path):
     made = make_audit(tmp_path / "run", lenses=("richness",), checkpoints=3)
     rows = pd.read_parquet(made / "audit.parquet")
-    rows.loc[rows["measure"] == "parameter_norm", "value"] = [100.0, 144.0, 400.0]
+    rows.loc[rows["measure"] == "squared_parameter_norm", "value"] = [100.0, 144.0, 400.0]
     rows.to_parquet(made / "audit.parquet")
-    page = visit(render([made], tmp_path / "r.html").as_uri())
-    page.locator("[data-chart=rich-parameter_norm] .host").focus()
+    page = visit(write_report([made], tmp_path / "r.html").as_uri())
+    page.locator("[data-chart=rich-squared_parameter_norm] .host").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     assert page.locator(".tip-row b").inner_text() == "12"
     assert (
-        "root of their summed squares" in page.locator("[data-chart=rich-parameter_norm] .note").inner_text()
+        "root of their summed squares"
+        in page.locator("[data-chart=rich-squared_parameter_norm] .note").inner_text()
     )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from undertow.errors import BadValue
-from undertow.report import page_text, read_saved, render
+from undertow.report import page_text, read_saved, write_report
 from undertow.report.page import safe_json
 from undertow.report.sections import SECTIONS
 
@@ -167,7 +167,7 @@ def test_fifty_checkpoints_of_eight_layers_stay_small(make_audit, tmp_path):
     made = make_audit(
         tmp_path / "big", checkpoints=50, layers=layers, samples=500, features=256, suspects=True
     )
-    path = render([made], tmp_path / "big.html")
+    path = write_report([made], tmp_path / "big.html")
     assert path.stat().st_size < 3_000_000
 
 
@@ -192,13 +192,13 @@ def test_long_groups_of_facts_open_on_demand(make_audit, tmp_path):
 
 
 def test_the_same_rows_give_the_same_page(audited, tmp_path):
-    first, second = (render([audited], tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
+    first, second = (write_report([audited], tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
     assert first == second
 
 
 def test_nothing_to_show_is_answered(tmp_path):
     with pytest.raises(BadValue, match="at least one run's folder"):
-        render([], tmp_path / "r.html")
+        write_report([], tmp_path / "r.html")
 
 
 def test_infinite_and_missing_numbers_make_a_page(make_audit, tmp_path):

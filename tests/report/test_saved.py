@@ -144,5 +144,5 @@ def test_the_report_imports_tables_only():
 
 
 def test_the_guard_notices_a_planted_import():
-    assert outside("from undertow.train.run import open_run") == {"undertow.train.run"}
+    assert outside("from undertow.training.run import open_run") == {"undertow.training.run"}
     assert outside("def f():\n    import torch") == {"torch"}

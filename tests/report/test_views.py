@@ -188,7 +188,7 @@ def test_the_best_layer_has_one_interval_on_the_page(make_audit, tmp_path):
 def test_the_parameters_norm_is_the_root_of_what_is_saved(tmp_path):
     """The lens saves the square; the square root keeps the order of the interval's ends."""
     row = {
-        "lens": "richness", "measure": "parameter_norm", "checkpoint": 1, "value": 9.0, "low": 4.0, "high": 16.0
+        "lens": "richness", "measure": "squared_parameter_norm", "checkpoint": 1, "value": 9.0, "low": 4.0, "high": 16.0
     }  # fmt: skip
     (curve,) = views.richness(written(tmp_path, [row]))
     assert (curve.mean.item(), curve.low.item(), curve.high.item()) == (3, 2, 4)

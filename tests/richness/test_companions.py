@@ -15,8 +15,8 @@ from undertow.richness import (
     cka,
     effective_dimension,
     effective_dimension_from_moments,
-    parameter_norm,
-    s_init,
+    initial_kernel_alignment,
+    squared_parameter_norm,
 )
 
 
@@ -33,7 +33,7 @@ def test_cka_is_that_of_the_kernels(widths):
     wanted = (k * m).sum() / np.linalg.norm(k) / np.linalg.norm(m)
     assert cka(a, b) == pytest.approx(wanted, rel=1e-12)
     assert cka(b, a) == pytest.approx(wanted, rel=1e-12)
-    assert s_init(a, b) == cka(a, b)
+    assert initial_kernel_alignment(a, b) == cka(a, b)
     assert cka(a, 3 * a + 1) == pytest.approx(1, rel=1e-12)
 
 
@@ -48,13 +48,13 @@ def test_parameter_norm_counts_shared_parameters_once():
     net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 3))
     net[2].weight = net[0].weight
     wanted = sum(float(p.detach().double().square().sum()) for p in net.parameters())
-    assert parameter_norm(net) == pytest.approx(wanted, rel=1e-14)
+    assert squared_parameter_norm(net) == pytest.approx(wanted, rel=1e-14)
     with pytest.raises(BadData, match="without any"):
-        parameter_norm(nn.ReLU())
+        squared_parameter_norm(nn.ReLU())
     with torch.no_grad():
         net[0].weight[0, 0] = torch.nan
     with pytest.raises(BadData, match="diverged"):
-        parameter_norm(net)
+        squared_parameter_norm(net)
 
 
 def test_effective_dimension_of_eigenvalues():

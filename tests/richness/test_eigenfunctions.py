@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from undertow.errors import BadData
-from undertow.richness import spectrum
+from undertow.richness import feature_spectrum
 from undertow.richness.eigenfunctions import ordered_basis
 
 
@@ -43,7 +43,7 @@ def sample(p=12, n=200, m=150):
 def test_sums_are_shares_of_the_spaces():
     """Fails if contributions are squared again (the printed eq. 5), or QR mixes the order."""
     train, test, labels, outputs = sample()
-    found = spectrum(train, test, labels, outputs)
+    found = feature_spectrum(train, test, labels, outputs)
     onehot = torch.nn.functional.one_hot(labels)
     np.testing.assert_allclose(found.quality, by_projections(train, test, onehot), rtol=0, atol=1e-10)
     np.testing.assert_allclose(found.utilisation, by_projections(train, test, outputs), rtol=0, atol=1e-10)
@@ -60,7 +60,7 @@ def test_sums_are_shares_of_the_spaces():
     eigenvalues = np.linalg.eigvalsh(train.numpy().T @ train.numpy() / len(train))[::-1]
     np.testing.assert_allclose(found.eigenvalues, eigenvalues, rtol=1e-10)
     assert found.intensity[0] == 1
-    same = spectrum(train.numpy(), test.numpy(), onehot.numpy(), outputs.numpy())
+    same = feature_spectrum(train.numpy(), test.numpy(), onehot.numpy(), outputs.numpy())
     assert torch.equal(same.quality, found.quality)
 
 
@@ -68,7 +68,7 @@ def test_without_qr_sums_exceed_one():
     """The paper's appendix J: few samples, eigenfunctions that overlap on the test samples."""
     train, test = power_law(60, 50, 1.0), power_law(80, 50, 1.0, seed=1)
     outputs = test @ draw(50, 4, seed=2)
-    plain, straight = (spectrum(train, test, outputs, outputs, qr=qr) for qr in (False, True))
+    plain, straight = (feature_spectrum(train, test, outputs, outputs, qr=qr) for qr in (False, True))
     assert plain.quality.max() > 1.5
     assert "Without QR the eigenfunctions overlap: sums may exceed 1." in plain.warnings
     assert straight.quality.max() <= 1 + 1e-12
@@ -78,7 +78,7 @@ def test_without_qr_sums_exceed_one():
 def test_collapsed_features_need_no_more_than_the_classes():
     onehot = torch.eye(4, dtype=torch.float64).repeat(30, 1)
     features = onehot @ torch.linalg.qr(draw(9, 9)).Q[:4] + 1e-5 * draw(120, 9, seed=2)
-    found = spectrum(features, features, onehot.argmax(1), onehot @ draw(4, 4, seed=3))
+    found = feature_spectrum(features, features, onehot.argmax(1), onehot @ draw(4, 4, seed=3))
     assert found.quality[3] == pytest.approx(1, abs=1e-6)
     assert found.utilisation[3] == pytest.approx(1, abs=1e-6)
     assert found.intensity[4] < 1e-8
@@ -86,11 +86,11 @@ def test_collapsed_features_need_no_more_than_the_classes():
 
 def test_too_few_test_samples_are_told():
     """Random features reach 1 when they are as many as the test samples, whatever the target."""
-    found = spectrum(draw(100, 40), draw(30, 40, seed=1), draw(30, 2, seed=2), draw(30, 2, seed=3))
+    found = feature_spectrum(draw(100, 40), draw(30, 40, seed=1), draw(30, 2, seed=2), draw(30, 2, seed=3))
     assert found.quality[29:] == pytest.approx(torch.ones(11).double(), abs=1e-10)
     assert "30 test samples for 40 features" in found.warnings[0]
     assert "10 of 40 eigenfunctions depend on earlier ones" in found.warnings[1]
-    few = spectrum(draw(20, 40), draw(90, 40, seed=1), draw(90, 2, seed=2), draw(90, 2, seed=3))
+    few = feature_spectrum(draw(20, 40), draw(90, 40, seed=1), draw(90, 2, seed=2), draw(90, 2, seed=3))
     assert len(few.eigenvalues) == 20
     assert "20 training samples for 40 features" in few.warnings[0]
 
@@ -112,7 +112,7 @@ def test_a_dependent_column_adds_nothing_and_hides_nothing():
 def test_features_dead_on_test_samples():
     train, test, labels, _ = sample()
     test[:, 5] = 0
-    found = spectrum(train, test, labels, test @ draw(12, 3, seed=3))
+    found = feature_spectrum(train, test, labels, test @ draw(12, 3, seed=3))
     assert "1 of 12 eigenfunctions depend on earlier ones" in found.warnings[0]
     assert found.utilisation[-1] == pytest.approx(1, abs=1e-10)
     assert (found.feature_utilisation >= 0).all()
@@ -126,7 +126,7 @@ def test_nystrom_accuracy_on_power_laws(exponent):
     errors, spans = [], []
     for seed in range(3):
         train = power_law(n, p, exponent, seed=seed)
-        found = spectrum(train, train, train[:, :2], train[:, :2])
+        found = feature_spectrum(train, train, train[:, :2], train[:, :2])
         errors.append((found.eigenvalues - true) ** 2 / true**2)
         u = torch.linalg.eigh(train.T @ train).eigenvectors.flip(1)  # columns by falling eigenvalue
         shared = u.square().cumsum(0).cumsum(1).diagonal()  # sum over i, j up to k of (u_i . o_j)^2
@@ -171,4 +171,4 @@ def test_nystrom_accuracy_on_power_laws(exponent):
 )
 def test_degenerate_input_is_refused_in_words(train, test, targets, outputs, message):
     with pytest.raises(BadData, match=message):
-        spectrum(train, test, targets, outputs)
+        feature_spectrum(train, test, targets, outputs)

@@ -9,19 +9,18 @@ import torch
 from torch import nn
 
 from undertow.errors import BadData, BadValue, UnknownName
+from undertow.features.head import last_layer, watch_layer
 from undertow.models.build import build_model
 from undertow.richness import (
     RichnessTracker,
     d_lr,
     effective_dimension,
-    last_layer,
     low_rank,
     measure_richness,
     neural_collapse,
-    parameter_norm,
+    squared_parameter_norm,
 )
 from undertow.richness.gathering import Gatherer
-from undertow.richness.head import watch_layer
 
 
 class Net(nn.Module):
@@ -79,7 +78,7 @@ def test_one_pass_gives_what_the_plain_functions_give():
     assert found.collapse is not None
     assert found.collapse.nc1 == pytest.approx(collapse.nc1, rel=1e-6)
     assert found.collapse.nc3 == pytest.approx(collapse.nc3, rel=1e-6)
-    assert found.parameter_norm == parameter_norm(model)
+    assert found.squared_parameter_norm == squared_parameter_norm(model)
     assert (found.layer, found.linear_view, found.rank, found.count, found.dim) == ("head", False, 3, 70, 8)
     assert found.notes == ()
 

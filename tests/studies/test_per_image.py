@@ -13,8 +13,8 @@ from undertow.latent.grid import probe_grid
 from undertow.models.build import build_model
 from undertow.studies.latent.measures_modes import both_modes
 from undertow.studies.latent.per_image import per_image_statistics
-from undertow.train.config import TrainConfig
-from undertow.train.loop import train
+from undertow.training.config import TrainConfig
+from undertow.training.loop import train
 
 
 def images(count, seed=0):

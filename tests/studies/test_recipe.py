@@ -11,7 +11,7 @@ from undertow.studies.findings import Findings, number
 from undertow.studies.outcome import Outcome, read_facts
 from undertow.studies.recipe import SCALES, Case, Change, Claim, Published, Study, Verdict
 from undertow.studies.task import Task
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 
 def draw(found):

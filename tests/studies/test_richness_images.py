@@ -21,7 +21,7 @@ from undertow.studies.richness.claims_images import (
     rank_correlation,
 )
 from undertow.studies.work import run_name
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 NAMES = (
     "learning-rate", "weight-decay-cifar", "architecture", "label-shuffle", "cross-entropy", "batch-norm",

@@ -9,8 +9,8 @@ import torch
 
 from undertow.errors import BadValue
 from undertow.studies.work import run_name, train_and_measure, trained
-from undertow.train.config import TrainConfig
-from undertow.train.run import open_run
+from undertow.training.config import TrainConfig
+from undertow.training.run import open_run
 
 CONFIG = TrainConfig(model="mlp:8-8", train_size=100, test_size=50, epochs=2, checkpoints="every:1")
 

@@ -12,8 +12,8 @@ from torch import nn
 from undertow.data import load_data
 from undertow.errors import BadData
 from undertow.temporal import swap_profile
-from undertow.train.config import TrainConfig
-from undertow.train.loop import train
+from undertow.training.config import TrainConfig
+from undertow.training.loop import train
 
 CUTS = ["layer1", "layer2", "layer3"]
 

@@ -18,9 +18,9 @@ from undertow.cli.screen import console, print_json
 from undertow.files import aside
 
 if TYPE_CHECKING:
-    from undertow.audit import Audit
-    from undertow.audit.estimate import Estimate
-    from undertow.audit.measures import Condition
+    from undertow.auditing import Audit
+    from undertow.auditing.estimate import Estimate
+    from undertow.auditing.measures import Condition
 
 FAILED = 3
 """The exit code where a condition of --fail-if holds."""
@@ -77,9 +77,9 @@ def audit(
         json: one JSON object instead of the verdict on the screen.
         csv: write the rows to this file too.
     """
-    from undertow.audit.measures import parse_condition
-    from undertow.audit.settings import AuditConfig
-    from undertow.audit.work import audit as work
+    from undertow.auditing.measures import parse_condition
+    from undertow.auditing.settings import AuditConfig
+    from undertow.auditing.work import audit as work
 
     conditions = [parse_condition(text) for text in fail_if or ()]
     config = AuditConfig(
@@ -103,12 +103,12 @@ def audit(
 
 def _kept(found: Audit, *, report: bool, csv: Path | None) -> list[Path]:
     """The files that the audit leaves behind."""
-    from undertow.report.page import render
+    from undertow.report.page import write_report
 
     folder = found.folder or Path()
     kept = [folder / "audit.parquet", folder / "audit.json"]
     if report:
-        kept.append(render([folder], folder / "report.html"))
+        kept.append(write_report([folder], folder / "report.html"))
     if csv:
         with aside(csv) as part:
             found.table.to_csv(part, index=False)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from undertow.data.entries import SampleInputs
-    from undertow.train.run import Run
+    from undertow.training.run import Run
 
 SAMPLES = 8
 

@@ -12,8 +12,8 @@ from undertow.cli.progress import watcher
 from undertow.cli.screen import console, percent, table
 from undertow.cli.summary import ending
 from undertow.errors import RunProblem
-from undertow.train.config import TrainConfig
-from undertow.train.facts import RunFacts
+from undertow.training.config import TrainConfig
+from undertow.training.facts import RunFacts
 
 DEMO = TrainConfig(model="mlp:256-256-256", data="digits", noise="0.4", epochs=60)
 """1,297 handwritten digits of 8×8 pixels, two in five labels drawn at random."""
@@ -25,12 +25,12 @@ def demo(*, out: Path = Path("demo")) -> None:
     Args:
         out: where the demo's run goes; an earlier demo there is replaced.
     """
-    from undertow.audit.work import audit
+    from undertow.auditing.work import audit
     from undertow.cli.audit import Watch, panel
-    from undertow.repair.labels import label_errors
-    from undertow.repair.suspects import write_suspects
-    from undertow.report.page import render
-    from undertow.train.loop import train
+    from undertow.labels.search import label_errors
+    from undertow.labels.suspects import write_suspects
+    from undertow.report.page import write_report
+    from undertow.training.loop import train
 
     began = time.monotonic()
     screen = console()
@@ -49,7 +49,7 @@ def demo(*, out: Path = Path("demo")) -> None:
     labels = label_errors(run, data)
     write_suspects(labels, data.train.x, run.path)
     screen.print(f"{labels} The page shows the most suspicious ones.\n", markup=False)
-    page = render([run.path], out / "report.html")
+    page = write_report([run.path], out / "report.html")
     screen.print(
         f"That took {time.monotonic() - began:.0f} s. Open {page} in a browser.\n"
         f"Next: {called()} repair {run.path} --layer best --out fixed.safetensors\n"

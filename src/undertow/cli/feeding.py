@@ -17,7 +17,7 @@ from undertow.errors import BadValue
 
 if TYPE_CHECKING:
     from undertow.data.samples import DataSet
-    from undertow.train.run import Run
+    from undertow.training.run import Run
 
 WORDS = {
     "none": "Inputs are fed as they are",

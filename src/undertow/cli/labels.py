@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from undertow.audit.finding import layer_words
+from undertow.auditing.finding import layer_words
 from undertow.cli.feeding import load_given
 from undertow.cli.opening import open_given
 from undertow.cli.screen import console, counted, percent, print_json, table, thousands
@@ -15,9 +15,9 @@ from undertow.errors import BadValue, unknown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from undertow.repair.choice import Choice
-    from undertow.repair.label_findings import LabelErrors
-    from undertow.train.run import Run
+    from undertow.labels.choice import Choice
+    from undertow.labels.findings import LabelErrors
+    from undertow.training.run import Run
 
 WAYS = ("relabel", "drop")
 """Said twice, here and in `label_findings`: a wrong word is answered before torch is loaded."""
@@ -58,9 +58,9 @@ def labels(
     """
     _check(top, clean, cleaned)
     from undertow.data.samples import DataSet
-    from undertow.repair.choice import choose_checkpoint
-    from undertow.repair.labels import LabelConfig, label_errors
-    from undertow.repair.suspects import cleaned_labels, write_suspects, write_table
+    from undertow.labels.choice import choose_checkpoint
+    from undertow.labels.search import LabelConfig, label_errors
+    from undertow.labels.suspects import cleaned_labels, write_suspects, write_table
 
     config = LabelConfig(
         layers=layers, checkpoints=_epochs(checkpoints), folds=folds, seed=seed, memory=memory, device=device,

@@ -13,7 +13,7 @@ from undertow.cli.factory import import_factory
 from undertow.errors import NotThere, UndertowError
 
 if TYPE_CHECKING:
-    from undertow.train.run import Run
+    from undertow.training.run import Run
 
 MODEL = "--model package.module:function (gives the untrained model)"
 DATA = "--data NAME or PATH (what it was trained on)"
@@ -34,7 +34,7 @@ def open_given(path: Path, *, model: str | None = None, data: str | None = None,
         data: what the user gave as its data.
         needs: whether model and data must be known; all that is missing is said at once.
     """
-    from undertow.train.run import open_run
+    from undertow.training.run import open_run
 
     _check_folder(path)
     opened = open_run(path, model=import_factory(model) if model else None)
@@ -48,8 +48,8 @@ def open_given(path: Path, *, model: str | None = None, data: str | None = None,
 
 def _check_folder(path: Path) -> None:
     """Refuse a folder that holds no checkpoint, and say what it holds."""
-    from undertow.train.foreign import ENDINGS
-    from undertow.train.run import is_run, list_runs
+    from undertow.training.foreign import ENDINGS
+    from undertow.training.run import is_run, list_runs
 
     if not path.is_dir() or is_run(path):
         return

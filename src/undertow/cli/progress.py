@@ -14,8 +14,8 @@ from undertow.cli.screen import console, percent, print_json, thousands
 
 if TYPE_CHECKING:
     from undertow.data.samples import DataSet
-    from undertow.train.config import TrainConfig
-    from undertow.train.loop import Watcher
+    from undertow.training.config import TrainConfig
+    from undertow.training.loop import Watcher
 
 REFRESH = 0.1
 """Seconds between two updates of the bar: a look at the clock is all that a step costs otherwise."""

@@ -11,7 +11,7 @@ from undertow.cli.opening import open_given
 from undertow.cli.screen import console, print_json
 
 if TYPE_CHECKING:
-    from undertow.repair import Repair
+    from undertow.repairing import Repair
 
 
 def repair(
@@ -60,8 +60,8 @@ def repair(
             as they are and bytes as pixels from 0 to 1.
         json: one JSON object.
     """
-    from undertow.repair import RepairConfig
-    from undertow.repair.mend import repair as mend
+    from undertow.repairing import RepairConfig
+    from undertow.repairing.repair_model import repair as mend
 
     config = RepairConfig(
         layer=layer, probe=probe, gate=gate, least=least, calibrate=calibrate, conv=conv, tokens=tokens,  # pyright: ignore
@@ -81,7 +81,7 @@ def repair(
 
 
 def _write(fixed: Repair, out: Path, onnx: Path | None) -> list[Path]:
-    from undertow.repair import export_onnx
+    from undertow.repairing import export_onnx
 
     written = list(fixed.save(out))
     return [*written, export_onnx(fixed.model, onnx, fixed.example)] if onnx else written

@@ -19,9 +19,9 @@ def report(run: Path, *others: Path, out: Path | None = None, open: bool = False
         open: show it in the browser.
         json: the file's path and size as one JSON object.
     """
-    from undertow.report.page import render
+    from undertow.report.page import write_report
 
-    path = render([run, *others], out or (Path("report.html") if others else run / "report.html"))
+    path = write_report([run, *others], out or (Path("report.html") if others else run / "report.html"))
     if json:
         print_json({"path": str(path), "bytes": path.stat().st_size})
     else:

@@ -19,7 +19,7 @@ def runs(folder: Path = Path("runs"), *, json: bool = False) -> None:
         folder: where to look, sub-folders included.
         json: one JSON object per run.
     """
-    from undertow.train.run import list_runs
+    from undertow.training.run import list_runs
 
     if not folder.is_dir():
         raise NotThere(
@@ -110,7 +110,7 @@ def _shown(name: str, value: Any) -> str:
 
 def _row(path: Path) -> dict[str, Any]:
     """A line about one run; a damaged one is listed with its reason instead of hiding the others."""
-    from undertow.train.run import open_run
+    from undertow.training.run import open_run
 
     blank = dict.fromkeys(["model", "data", "noise", "checkpoints", "last", "test", "best"])
     try:

@@ -22,7 +22,7 @@ from undertow.studies.cost import cost_words
 from undertow.studies.findings import Seen, number
 from undertow.studies.needs import check_data, data_needed, whereabouts
 from undertow.studies.recipe import SCALES, Study
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,8 +9,8 @@ from rich.markup import escape
 from undertow.cli.screen import counted, percent, thousands
 
 if TYPE_CHECKING:
-    from undertow.train.config import TrainConfig
-    from undertow.train.run import Run
+    from undertow.training.config import TrainConfig
+    from undertow.training.run import Run
 
 
 def heading(config: TrainConfig) -> str:

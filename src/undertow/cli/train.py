@@ -13,12 +13,12 @@ from undertow.cli.screen import console
 from undertow.cli.summary import ending, heading
 from undertow.errors import BadValue
 from undertow.models.catalogue import parse_spec
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from undertow.train.interventions import Intervention
+    from undertow.training.interventions import Intervention
 
 
 def train(
@@ -57,7 +57,7 @@ def train(
     if with_control and not changes:
         raise BadValue("--with-control", "an intervention to control for", "none", "Add --edit-at 40, say.")
 
-    from undertow.train.loop import train as run_training
+    from undertow.training.loop import train as run_training
 
     screen = console()
     if not json:
@@ -82,7 +82,7 @@ def default_name(config: TrainConfig) -> str:
 
 
 def _freeze(text: str | None) -> list[Intervention]:
-    from undertow.train.interventions import FreezeAt
+    from undertow.training.interventions import FreezeAt
 
     return [] if text is None else [FreezeAt(*_moment("freeze-at", text))]
 
@@ -90,8 +90,8 @@ def _freeze(text: str | None) -> list[Intervention]:
 def _reinitialise(text: str | None, config: TrainConfig, folder: Path) -> list[Intervention]:
     if text is None:
         return []
-    from undertow.train.interventions import ReinitialiseAt
-    from undertow.train.prepare import prepare_data_of, prepare_model
+    from undertow.training.interventions import ReinitialiseAt
+    from undertow.training.prepare import prepare_data_of, prepare_model
 
     fresh = replace(config, seed_init=config.init_seed + 1)
     return [
@@ -108,9 +108,9 @@ def _edit(epoch: int | None, config: TrainConfig, folder: Path) -> list[Interven
     if config.target == "scalar" or config.greedy:
         got = "--greedy, which trains its layers one by one" if config.greedy else "--target scalar"
         raise BadValue("--edit-at", "a head with one output per class that is trained throughout", got)
-    from undertow.repair import write_probe_into_head
-    from undertow.train.interventions import EditAt
-    from undertow.train.prepare import prepare_data_of
+    from undertow.repairing import write_probe_into_head
+    from undertow.training.interventions import EditAt
+    from undertow.training.prepare import prepare_data_of
 
     def edit(model: nn.Module) -> None:
         write_probe_into_head(model, prepare_data_of(config, folder))

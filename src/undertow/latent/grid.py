@@ -32,7 +32,7 @@ from undertow.data.inputs import preparing
 from undertow.data.load import load_data
 from undertow.data.samples import DataSet, Samples
 from undertow.errors import BadValue
-from undertow.features.fit import check_used, explained
+from undertow.features.compatibility import check_used, explained
 from undertow.features.layers import INPUT, resolve_layers
 from undertow.features.stream import Batch, stream_features
 from undertow.latent.grid_config import GridConfig, GridWatcher, Silent, listed
@@ -50,11 +50,11 @@ from undertow.latent.sources import (
 )  # fmt: skip
 from undertow.latent.table import Cell, GridTable, accuracy_row, dimension_row, missing_row
 from undertow.sizes import parse_size
-from undertow.train.prepare import find_device, objective_of
-from undertow.train.run import Run
-from undertow.train.schedule import CheckpointSchedule
-from undertow.train.seeds import global_stream
-from undertow.train.seeds import stream as random_stream
+from undertow.training.prepare import find_device, objective_of
+from undertow.training.run import Run
+from undertow.training.schedule import CheckpointSchedule
+from undertow.training.seeds import global_stream
+from undertow.training.seeds import stream as random_stream
 
 if TYPE_CHECKING:
     import pandas as pd

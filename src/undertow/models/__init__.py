@@ -10,37 +10,6 @@
 torch is imported when a name that needs it is first used.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-from undertow._lazy import lazy
-from undertow.models.catalogue import MODELS, ModelSpec, parse_spec
-
-if TYPE_CHECKING:
-    from undertow.models.build import build_model
-    from undertow.models.layers import Layer, default_layers, head_of, layers_of
-    from undertow.models.network import Network
-
-__all__ = [
-    "MODELS",
-    "Layer",
-    "ModelSpec",
-    "Network",
-    "build_model",
-    "default_layers",
-    "head_of",
-    "layers_of",
-    "parse_spec",
-]
-
-_HOMES = {
-    "Layer": "layers",
-    "Network": "network",
-    "build_model": "build",
-    "default_layers": "layers",
-    "head_of": "layers",
-    "layers_of": "layers",
-}
-
-__getattr__, __dir__ = lazy(__name__, {name: f"{__name__}.{module}" for name, module in _HOMES.items()})
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,6 +1,6 @@
 r"""The page: saved rows of one or several runs -> one self-contained HTML file.
 
-    render(["runs/m40"], "runs/m40/report.html")      # the path written
+    write_report(["runs/m40"], "runs/m40/report.html")      # the path written
     page_text([read_saved("runs/m40")])              # the same as text
 
 Charts are drawn by our own small script (assets/*.js, about 60 kB) as SVG, not by a library: plotly alone would
@@ -40,7 +40,7 @@ SCRIPTS = (
 )  # fmt: skip
 
 
-def render(folders: Sequence[str | Path], out: str | Path) -> Path:
+def write_report(folders: Sequence[str | Path], out: str | Path) -> Path:
     """Write the report of the runs in `folders`, side by side, to the file `out`."""
     if not folders:
         raise BadValue("report", "at least one run's folder", "none")

@@ -161,7 +161,7 @@ def _text(name: Any) -> str:
 
 
 SPECTRUM = ("quality", "utilisation", "intensity")
-SQUARED = "parameter_norm"
+SQUARED = "squared_parameter_norm"
 """The measure whose rows hold the square of what its name says."""
 
 

@@ -1,6 +1,6 @@
 """The spectrum view: which features express the target, which are used, and how strong they are.
 
-    seen = spectrum(train_features, test_features, test_targets, test_outputs)
+    seen = feature_spectrum(train_features, test_features, test_targets, test_outputs)
     seen.quality                     # (K,) share of the target space that e_1..e_k express, in [0, 1]
     seen.utilisation                 # (K,) the same for the learned functions
     seen.intensity                   # (K,) eigenvalues over the first
@@ -43,7 +43,7 @@ class Spectrum:
     warnings: tuple[str, ...]
 
 
-def spectrum(
+def feature_spectrum(
     train_features: Array,
     test_features: Array,
     test_targets: Array,

@@ -1,7 +1,7 @@
 """All measures of richness of a network, from one pass over the samples.
 
     found = measure_richness(model, x, y, prepare=scale)       # y is optional: for neural collapse
-    found.d_lr, found.effective_dimension, found.parameter_norm
+    found.d_lr, found.effective_dimension, found.squared_parameter_norm
     found.collapse.nc1
     measure_richness(model, x, y, groups=20).intervals["d_lr"] # where it lies for many samples: .low, .high
     measure_richness(model, x, layer="layer2").linear_view     # True: another layer than the last
@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from undertow.errors import BadData, BadValue
+from undertow.features.head import Calls, as_rows, last_layer, layer_called, watch_layer
 from undertow.features.layers import INPUT, resolve_layers
 from undertow.features.stream import stream_features
 from undertow.features.tap import Inputs
@@ -34,10 +35,9 @@ from undertow.richness.alignment import low_rank_from_moments
 from undertow.richness.collapse import Collapse, neural_collapse_from_moments
 from undertow.richness.dimension import effective_dimension_from_moments
 from undertow.richness.gathering import Gathered, Gatherer, Groups
-from undertow.richness.head import Calls, as_rows, last_layer, layer_called, watch_layer
 from undertow.richness.intervals import Interval, Scale, check_groups, interval_of
 from undertow.richness.rows import Array, class_numbers
-from undertow.richness.similarity import parameter_norm
+from undertow.richness.similarity import squared_parameter_norm
 
 T = TypeVar("T")
 Pair = tuple[Tensor, Tensor]
@@ -54,7 +54,7 @@ class Richness:
     effective_dimension: float | None
     effective_dimension_rest: float | None  # eq. 9: the first (constant) direction counts as one
     collapse: Collapse | None  # with labels only
-    parameter_norm: float
+    squared_parameter_norm: float
     count: int
     dim: int
     notes: tuple[str, ...]
@@ -186,7 +186,7 @@ def _richness(
         effective_dimension=_or_note(lambda: _MEASURES["effective_dimension"][0](of), notes),
         effective_dimension_rest=_or_note(lambda: _MEASURES["effective_dimension_rest"][0](of), notes),
         collapse=None if of.pooled is None else _or_note(lambda: _collapse(of, weights), notes),
-        parameter_norm=parameter_norm(model),
+        squared_parameter_norm=squared_parameter_norm(model),
         count=of.moments.count,
         dim=of.moments.dim,
         notes=tuple(notes),

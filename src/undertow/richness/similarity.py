@@ -1,8 +1,8 @@
 """Companions of D_LR: alignment of two feature kernels, and the size of the parameters.
 
 cka(features, others)               # linear CKA of two layers or networks on the same samples
-s_init(features_before, features)   # how much of the initial kernel is left: 1 = all of it
-parameter_norm(model)               # squared Frobenius norm of all parameters
+initial_kernel_alignment(features_before, features)   # how much of the initial kernel is left: 1 = all of it
+squared_parameter_norm(model)               # squared Frobenius norm of all parameters
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ def cka(a: Array, b: Array) -> float:
     return float(cross) / math.prod(float(torch.linalg.matrix_norm(x.T @ x)) for x in (first, second))
 
 
-def s_init(features_init: Array, features_now: Array) -> float:
+def initial_kernel_alignment(features_init: Array, features_now: Array) -> float:
     """CKA of the last layer's feature kernels at initialisation and now, on the same samples."""
     return cka(features_init, features_now)
 
 
-def parameter_norm(model: nn.Module) -> float:
+def squared_parameter_norm(model: nn.Module) -> float:
     """Squared Frobenius norm of all parameters, shared ones counted once; buffers are left out."""
     sizes = [
         float(torch.linalg.vector_norm(p.detach(), dtype=_wide(p)).double() ** 2) for p in model.parameters()
     ]
     if not sizes:
         raise BadData(
-            f"parameter_norm: wanted a model with parameters, got {type(model).__name__} without any."
+            f"squared_parameter_norm: wanted a model with parameters, got {type(model).__name__} without any."
         )
     total = math.fsum(sizes)
     if not math.isfinite(total):
         raise BadData(
-            "parameter_norm: wanted finite parameters, got NaN or infinity. The network has diverged."
+            "squared_parameter_norm: wanted finite parameters, got NaN or infinity. The network has diverged."
         )
     return total
 

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from undertow.errors import BadData, BadValue
+from undertow.features.head import as_rows, entering, last_layer, layer_called
 from undertow.richness.alignment import LowRank, low_rank
-from undertow.richness.head import as_rows, entering, last_layer, layer_called
 
 
 class RichnessTracker:

@@ -10,43 +10,6 @@
 On the command line: undertow study list | show | run. Names are imported when they are first used.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-from undertow._lazy import lazy
-
-if TYPE_CHECKING:
-    from undertow.studies.catalogue import STUDIES, find_studies, find_study
-    from undertow.studies.findings import Findings
-    from undertow.studies.outcome import Outcome
-    from undertow.studies.recipe import SCALES, Case, Change, Claim, Published, Study, Verdict
-    from undertow.studies.task import Task
-
-__all__ = [
-    "SCALES",
-    "STUDIES",
-    "Case",
-    "Change",
-    "Claim",
-    "Findings",
-    "Outcome",
-    "Published",
-    "Study",
-    "Task",
-    "Verdict",
-    "find_studies",
-    "find_study",
-]
-
-_HOMES = {
-    "catalogue": ("STUDIES", "find_studies", "find_study"),
-    "findings": ("Findings",),
-    "outcome": ("Outcome",),
-    "recipe": ("SCALES", "Case", "Change", "Claim", "Published", "Study", "Verdict"),
-    "task": ("Task",),
-}
-
-__getattr__, __dir__ = lazy(
-    __name__, {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names}
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

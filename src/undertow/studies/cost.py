@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from undertow.data.catalogue import DATA
 from undertow.studies.recipe import Study
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 SUSTAINED = 10e12
 """Operations a second that a recent GPU keeps up in float32."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from undertow.errors import BadValue, unknown
 from undertow.studies.task import Task
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -27,11 +27,11 @@ from torch import nn
 from undertow.data.samples import DataSet
 from undertow.errors import BadValue
 from undertow.studies.task import Rows, find
-from undertow.train.config import TrainConfig
-from undertow.train.interventions import EditAt, FreezeAt, Intervention, ReinitialiseAt
-from undertow.train.loop import train
-from undertow.train.prepare import prepare_data, prepare_model
-from undertow.train.run import Run, is_run, open_run
+from undertow.training.config import TrainConfig
+from undertow.training.interventions import EditAt, FreezeAt, Intervention, ReinitialiseAt
+from undertow.training.loop import train
+from undertow.training.prepare import prepare_data, prepare_model
+from undertow.training.run import Run, is_run, open_run
 
 
 def train_and_measure(
@@ -88,6 +88,6 @@ def _action(text: str, config: TrainConfig) -> Intervention:
 
 def _write(model: nn.Module, data: DataSet, probe: str) -> None:
     # Here, not above: it loads scikit-learn, which takes two seconds that few tasks need.
-    from undertow.repair.transfer import write_probe_into_head
+    from undertow.repairing.transfer import write_probe_into_head
 
     write_probe_into_head(model, data, probe=probe)

@@ -20,7 +20,7 @@ from undertow.features.layers import unwrap
 from undertow.features.tap import Inputs
 from undertow.temporal.compose_split import Cut
 from undertow.temporal.cuts import find_cut
-from undertow.train.foreign import load_weights
+from undertow.training.foreign import load_weights
 
 
 def compose(

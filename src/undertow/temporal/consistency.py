@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadData, BadValue, unknown
-from undertow.temporal.answers import (
+from undertow.temporal.intervals import CONFIDENCE, RESAMPLES, Interval, bootstrap_mean, share_interval
+from undertow.temporal.predictions import (
     Array,
     Times,
     agreement,
@@ -34,7 +35,6 @@ from undertow.temporal.answers import (
     own_answers,
     place_of,
 )
-from undertow.temporal.intervals import CONFIDENCE, RESAMPLES, Interval, bootstrap_mean, share_interval
 
 Reference = Literal["deep", "shallow"]
 Kind = Literal["memory", "transferability", "itself"]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadData, BadValue
-from undertow.temporal.answers import Array, checked_finite
+from undertow.temporal.predictions import Array, checked_finite
 
 POINTS = 501
 

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadData, BadValue
-from undertow.temporal.answers import Array, Times, checked_finite, checked_times, own_answers, place_of
 from undertow.temporal.intervals import CONFIDENCE, RESAMPLES, edges, resampled_means
+from undertow.temporal.predictions import Array, Times, checked_finite, checked_times, own_answers, place_of
 
 Verdict = Literal["larger", "not larger", "cannot tell"]
 Pair = tuple[int, int]

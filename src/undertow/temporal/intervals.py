@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadValue
-from undertow.temporal.answers import Array, checked_finite
+from undertow.temporal.predictions import Array, checked_finite
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95

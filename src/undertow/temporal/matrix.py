@@ -29,12 +29,12 @@ from undertow.temporal.compose_merge import merge
 from undertow.temporal.compose_split import Cut
 from undertow.temporal.cuts import SAMPLES, find_cuts
 from undertow.temporal.matrix_data import Source, chosen_checkpoints, gather, gather_calibration
+from undertow.temporal.matrix_evaluation import Evaluation, Settings
 from undertow.temporal.matrix_result import CompositeMatrix
-from undertow.temporal.matrix_work import Evaluation, Settings
-from undertow.train.foreign import load_weights, read_weights
-from undertow.train.prepare import find_device, objective_of
-from undertow.train.run import Run
-from undertow.train.seeds import global_stream
+from undertow.training.foreign import load_weights, read_weights
+from undertow.training.prepare import find_device, objective_of
+from undertow.training.run import Run
+from undertow.training.seeds import global_stream
 
 BatchNorm = Literal["own", "recalibrated"]
 Checkpoints = str | int | Iterable[int]

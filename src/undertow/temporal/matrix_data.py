@@ -25,9 +25,9 @@ from undertow.errors import BadData, BadValue, unknown
 from undertow.features.stream import count_samples
 from undertow.features.tap import Inputs, to_device
 from undertow.temporal.compose_split import rows_of
-from undertow.train.run import Run
-from undertow.train.schedule import CheckpointSchedule
-from undertow.train.seeds import stream
+from undertow.training.run import Run
+from undertow.training.schedule import CheckpointSchedule
+from undertow.training.seeds import stream
 
 CALIBRATION = 1024
 """Training samples that batch-norm statistics are estimated on unless told otherwise."""

@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadValue
-from undertow.temporal.answers import (
+from undertow.temporal.intervals import CONFIDENCE, RESAMPLES, Interval, bootstrap_mean
+from undertow.temporal.predictions import (
     Array,
     Times,
     agreement,
@@ -35,7 +36,6 @@ from undertow.temporal.answers import (
     coverage_note,
     place_of,
 )
-from undertow.temporal.intervals import CONFIDENCE, RESAMPLES, Interval, bootstrap_mean
 
 FACTORS = (1.5, 2.0, 3.0, 5.0, 10.0)
 

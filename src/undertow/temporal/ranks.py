@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadData, BadValue
-from undertow.temporal.answers import Array, as_numpy, checked_finite
 from undertow.temporal.intervals import CONFIDENCE, RESAMPLES, edges
+from undertow.temporal.predictions import Array, as_numpy, checked_finite
 
 Floats = NDArray[np.float64]
 

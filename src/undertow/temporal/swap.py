@@ -34,8 +34,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadData
-from undertow.temporal.answers import Array, as_numpy
 from undertow.temporal.intervals import CONFIDENCE, RESAMPLES, Interval, edges, resampled_means
+from undertow.temporal.predictions import Array, as_numpy
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadData, unknown
-from undertow.temporal.answers import Array, checked_finite
 from undertow.temporal.intervals import CONFIDENCE, Interval
+from undertow.temporal.predictions import Array, checked_finite
 
 TINY = 1e-12
 """Values that differ by less than this share of the largest differ by rounding."""

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadData, BadValue
-from undertow.temporal.answers import Array, Times, checked_finite, checked_times
+from undertow.temporal.predictions import Array, Times, checked_finite, checked_times
 
 LEVEL = 0.05
 PERMUTATIONS = 2000

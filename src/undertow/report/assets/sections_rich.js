@@ -2,8 +2,8 @@
 const MEASURES = [
   ["d_lr", "D_LR", "0: only the directions the output needs are left (rich). Towards 1: features as they were (lazy)."],
   ["effective_dimension", "Effective dimension", "How many directions the last features use.", ["effective_dimension_rest"]],
-  ["s_init", "Likeness to the start", "1: features are as they were initialised."],
-  ["parameter_norm", "Size of the parameters", "Norm of all weights: the root of their summed squares (the saved rows hold the square)."],
+  ["initial_kernel_alignment", "Likeness to the start", "1: features are as they were initialised."],
+  ["squared_parameter_norm", "Size of the parameters", "Norm of all weights: the root of their summed squares (the saved rows hold the square)."],
   ["nc1", "NC1, spread within classes", "0: every sample of a class lies at its mean. Spread within over spread between classes; stabilised adds 0.0001 to the latter in every direction, as in the paper's tables.", ["nc1_stabilised"]],
   ["trace_within", "Variance within classes", "Summed over directions and classes."],
   ["nc2_etf", "NC2, means at equal angles", "0: the class means form a simplex."],

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from undertow.latent.grid import probe_grid
-from undertow.repair.transfer import write_probe_into_head
+from undertow.repairing.transfer import write_probe_into_head
 from undertow.studies.findings import row
 from undertow.studies.richness.measures import chosen
 from undertow.studies.task import Rows
-from undertow.train.batches import Batches
-from undertow.train.evaluate import evaluate
-from undertow.train.prepare import objective_of
-from undertow.train.run import Run
+from undertow.training.batches import Batches
+from undertow.training.evaluate import evaluate
+from undertow.training.prepare import objective_of
+from undertow.training.run import Run
 
 COLUMNS = (
     "measure",

@@ -20,16 +20,16 @@ from undertow.data.samples import DataSet, Samples
 from undertow.features.stream import stream_features
 from undertow.latent.masc import MASC
 from undertow.latent.velpic import VeLPIC
-from undertow.repair.transfer import write_probe_into_head
+from undertow.repairing.transfer import write_probe_into_head
 from undertow.studies.findings import row
 from undertow.studies.latent.per_image import per_image_statistics
 from undertow.studies.richness.measures import chosen
 from undertow.studies.task import Rows
-from undertow.train.batches import Batches
-from undertow.train.evaluate import evaluate
-from undertow.train.objective import Objective
-from undertow.train.prepare import objective_of
-from undertow.train.run import Run
+from undertow.training.batches import Batches
+from undertow.training.evaluate import evaluate
+from undertow.training.objective import Objective
+from undertow.training.prepare import objective_of
+from undertow.training.run import Run
 
 Switch = Callable[[nn.Module], AbstractContextManager[None]]
 

@@ -14,7 +14,7 @@ from undertow.studies.latent.dynamics import (
 )
 from undertow.studies.latent.settings import DEGREES, case_name
 from undertow.studies.recipe import Case, Change, Claim, Study
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 NETS = {"MLP-digits": "digits", "MLP-MNIST1D": "mnist1d:n=2000"}
 

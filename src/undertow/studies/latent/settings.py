@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from undertow.studies.recipe import Case
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 DEGREES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 

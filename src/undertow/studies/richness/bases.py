@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 CIFAR10 = TrainConfig(
     model="resnet18:preact", data="cifar10", scaling="cifar", augment="crop-flip", loss="mse", alpha=1 / 3,

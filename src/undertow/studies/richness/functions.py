@@ -15,7 +15,7 @@ from undertow.studies.findings import Curve, Findings, number
 from undertow.studies.recipe import Case, Change, Claim, Study, Verdict
 from undertow.studies.richness.bases import LAPTOP, MNIST, NARROW, SMOKE
 from undertow.studies.richness.figures import draw_spectra, spectra_and_bars
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

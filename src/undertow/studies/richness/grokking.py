@@ -11,7 +11,7 @@ from undertow.plots import line, panels
 from undertow.studies.findings import Findings
 from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
 from undertow.studies.richness.figures import draw_spectra
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

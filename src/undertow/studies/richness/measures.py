@@ -18,18 +18,18 @@ from torch import Tensor, nn
 from undertow.data.inputs import to_inputs
 from undertow.data.samples import Samples
 from undertow.errors import BadData
+from undertow.features.head import as_rows, layer_called, watch_layer
+from undertow.features.head import last_layer as name_of_last
 from undertow.features.stream import stream_features
 from undertow.richness.alignment import low_rank
 from undertow.richness.collapse import neural_collapse
 from undertow.richness.dimension import effective_dimension
-from undertow.richness.eigenfunctions import spectrum
-from undertow.richness.head import as_rows, layer_called, watch_layer
-from undertow.richness.head import last_layer as name_of_last
-from undertow.richness.similarity import cka, parameter_norm, s_init
+from undertow.richness.eigenfunctions import feature_spectrum
+from undertow.richness.similarity import cka, initial_kernel_alignment, squared_parameter_norm
 from undertow.studies.findings import row
 from undertow.studies.task import Rows
-from undertow.train.run import Run
-from undertow.train.schedule import CheckpointSchedule
+from undertow.training.run import Run
+from undertow.training.schedule import CheckpointSchedule
 
 POSITIONS = 200
 """Features whose spectrum is kept: the curves are flat long before."""
@@ -71,7 +71,7 @@ def last_layer(
     for at in chosen(run, checkpoints):
         model = run.model(at)
         seen = {name: look(model, part, data.scaling) for name, part in splits.items()}
-        found = [row("parameter_norm", parameter_norm(model)), *accuracies(run, at)]
+        found = [row("squared_parameter_norm", squared_parameter_norm(model)), *accuracies(run, at)]
         for split, now in seen.items():
             found += [{**one, "split": split} for one in richness_rows(now, start[split], model, labels)]
         found += spectrum_rows(seen["train"], seen["test"]) if spectra else []
@@ -127,7 +127,7 @@ def richness_rows(now: Sight, start: Sight | None, model: nn.Module, labels: boo
         "effective_dimension_rest": lambda: effective_dimension(now.features, True),
     }
     if start is not None:
-        measures["s_init"] = lambda: s_init(start.features, now.features)
+        measures["initial_kernel_alignment"] = lambda: initial_kernel_alignment(start.features, now.features)
         # The paper's tables agree with features and samples exchanged: similarity of (P, P) matrices.
         measures["s_init_transposed"] = lambda: cka(start.features.T, now.features.T)
     rows = [_row_or_reason(name, compute, count) for name, compute in measures.items()]
@@ -162,7 +162,7 @@ def _row_or_reason(name: str, compute: Callable[[], float | None], count: dict[s
 def spectrum_rows(train: Sight, test: Sight, targets: Tensor | None = None) -> Rows:
     """Quality, utilisation and intensity by the number of features, first to last."""
     try:
-        seen = spectrum(
+        seen = feature_spectrum(
             train.features, test.features, test.labels if targets is None else targets, test.outputs
         )
     except BadData as reason:

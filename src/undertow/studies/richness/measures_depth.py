@@ -18,13 +18,13 @@ from undertow.data.inputs import to_inputs
 from undertow.data.samples import Samples
 from undertow.errors import BadData
 from undertow.richness.dimension import effective_dimension
-from undertow.richness.eigenfunctions import spectrum
+from undertow.richness.eigenfunctions import feature_spectrum
 from undertow.studies.findings import row
 from undertow.studies.richness.measures import Sight, accuracies, last_layer, look, spectrum_rows
 from undertow.studies.richness.measures_functions import sights
 from undertow.studies.task import Rows
-from undertow.train.run import Run
-from undertow.train.stages import run_up_to
+from undertow.training.run import Run
+from undertow.training.stages import run_up_to
 
 DENSE = 120
 """So many first features have a row each; later ones are thinned out evenly on a log axis."""
@@ -69,7 +69,7 @@ def _layer(model: nn.Module, samples: Samples, scaling: str, name: str, side: in
 
 def _curves(train: Sight, test: Sight, note: str) -> Rows:
     try:
-        seen = spectrum(train.features, test.features, test.labels, test.outputs)
+        seen = feature_spectrum(train.features, test.features, test.labels, test.outputs)
     except BadData as reason:
         return [row("quality", None, note=str(reason))]
     where = {
@@ -97,7 +97,7 @@ def used_dimensions(run: Run, *, case: str, seed: int, samples: int = 10_000) ->
     train, test = sights(run, run.epochs[-1], samples)
     found = spectrum_rows(train, test)
     try:
-        seen = spectrum(train.features, test.features, test.labels, test.outputs)
+        seen = feature_spectrum(train.features, test.features, test.labels, test.outputs)
         # Eq. 9 as for eigenvalues: one function counts as the constant, the others by their entropy.
         used = effective_dimension(seen.feature_utilisation, leave_first=True)
         found.append(row("used_dimension", used, split="test", n=len(test.features)))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from undertow.data.samples import Samples
 from undertow.latent.spectrum import eigh
-from undertow.richness.eigenfunctions import Spectrum, spectrum
+from undertow.richness.eigenfunctions import Spectrum, feature_spectrum
 from undertow.studies.findings import row
 from undertow.studies.richness.measures import (
     Sight,
@@ -25,7 +25,7 @@ from undertow.studies.richness.measures import (
     spectrum_rows,
 )
 from undertow.studies.task import Rows
-from undertow.train.run import Run
+from undertow.training.run import Run
 
 
 def sights(run: Run, at: int, samples: int) -> tuple[Sight, Sight]:
@@ -70,7 +70,7 @@ def heaviside(
         targets = test.labels.double()
         found = [{**one, "split": "test"} for one in richness_rows(test, None, run.model(at), labels=False)]
         found += spectrum_rows(train, test, targets)
-        found += _best_feature(spectrum(train.features, test.features, targets, test.outputs))
+        found += _best_feature(feature_spectrum(train.features, test.features, targets, test.outputs))
         found += _drawn(run, at, train, grid, functions)
         rows += [{"checkpoint": at, **one} for one in found]
     return rows
@@ -167,7 +167,7 @@ def _projections(samples: int, truth: Tensor, generator: torch.Generator) -> Row
     for count, qr in ((samples, True), (samples, False), (len(truth), True)):
         test = _gaussian(count, truth, generator)
         noise = torch.randn(count, 10, generator=generator, dtype=torch.float64)
-        seen = spectrum(train, test, test / truth.sqrt() @ mix, noise, qr=qr)
+        seen = feature_spectrum(train, test, test / truth.sqrt() @ mix, noise, qr=qr)
         way = {"qr": "with QR" if qr else "without QR", "n": count}
         for name, curve in (("expressed", seen.quality), ("noise_expressed", seen.utilisation)):
             rows += [row(name, value, position=k, **way) for k, value in enumerate(curve.tolist(), start=1)]

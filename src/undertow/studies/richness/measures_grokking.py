@@ -9,7 +9,7 @@ from undertow.errors import BadData
 from undertow.studies.findings import row
 from undertow.studies.richness.measures import last_layer
 from undertow.studies.task import Rows
-from undertow.train.run import Run
+from undertow.training.run import Run
 
 LOW = 0.2
 """Test accuracy below which nothing is understood yet."""

@@ -13,7 +13,7 @@ from undertow.studies.richness.bases import CIFAR100, vgg
 from undertow.studies.richness.claims_images import RICH, features_used, judged, listed, seen, table_3
 from undertow.studies.richness.figures import spectra_and_bars
 from undertow.studies.richness.images import MEASURE, NOTHING_LEARNED, OPTIONS
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 LAZY = 0.3
 """Above this D_LR is called lazy here; the paper's lazy cases lie at .48 to .66."""

@@ -12,7 +12,7 @@ from undertow.plots import line, panels
 from undertow.studies.findings import Findings, number
 from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
 from undertow.studies.richness.figures import spectra_and_bars
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +50,7 @@ def _others_disagree(found: Findings) -> Verdict:
         (measure, [found.mean(name, measure, **where) for name in _SCALES])
         for measure, where in (
             ("s_init_transposed", TEST),
-            ("parameter_norm", {}),
+            ("squared_parameter_norm", {}),
             ("nc1_stabilised_mean", train),
         )
     ]
@@ -59,7 +59,7 @@ def _others_disagree(found: Findings) -> Verdict:
 
 
 def _kernels_disagree(found: Findings) -> Verdict:
-    seen = [found.seen(name, "s_init", **TEST) for name in _SCALES]
+    seen = [found.seen(name, "initial_kernel_alignment", **TEST) for name in _SCALES]
     return Verdict(
         not seen[0].mean < seen[1].mean < seen[2].mean, "S_init of kernels " + ", ".join(map(str, seen))
     )
@@ -94,7 +94,7 @@ target_scale = Study(
             )
         ),
         *(
-            Published(name, "parameter_norm", value, 100, "table 2, to its two digits")
+            Published(name, "squared_parameter_norm", value, 100, "table 2, to its two digits")
             for name, value in zip(_SCALES, (3.4e3, 3.2e3, 3.2e3), strict=True)
         ),
         *(
@@ -130,7 +130,7 @@ _DECAY = "weight decay alone"
 def _misread(found: Findings) -> Verdict:
     words, holds = [], True
     for measure, where, rises in (
-        ("d_lr", TEST, True), ("s_init", TEST, False), ("parameter_norm", {}, False),
+        ("d_lr", TEST, True), ("initial_kernel_alignment", TEST, False), ("squared_parameter_norm", {}, False),
         ("nc1_stabilised_mean", {"split": "train"}, False),
     ):  # fmt: skip
         curve = found.curve(_DECAY, measure, x="checkpoint", **where)
@@ -151,17 +151,22 @@ def _decay_figure(found: Findings) -> Figure:
     for panel, (measure, where, title) in zip(
         axes,
         (
-            ("d_lr", TEST, "D_LR (rises)"), ("s_init", TEST, "S_init (falls)"),
-            ("parameter_norm", {}, "squared norm (falls)"), ("nc1_stabilised_mean", {"split": "train"}, "NC1 (falls)"),
+            ("d_lr", TEST, "D_LR (rises)"), ("initial_kernel_alignment", TEST, "S_init (falls)"),
+            ("squared_parameter_norm", {}, "squared norm (falls)"),
+            ("nc1_stabilised_mean", {"split": "train"}, "NC1 (falls)"),
         ),
         strict=True,
     ):  # fmt: skip
         line(panel, found.curve(_DECAY, measure, x="checkpoint", **where))
-        panel.set(title=title, xlabel="epoch", yscale="linear" if measure in ("d_lr", "s_init") else "log")
+        panel.set(
+            title=title,
+            xlabel="epoch",
+            yscale="linear" if measure in ("d_lr", "initial_kernel_alignment") else "log",
+        )
     return figure
 
 
-_DECAY_VALUES = (("d_lr", TEST, (0.59, 1.0)), ("s_init", TEST, (1.0, 0.20)))
+_DECAY_VALUES = (("d_lr", TEST, (0.59, 1.0)), ("initial_kernel_alignment", TEST, (1.0, 0.20)))
 
 weight_decay = Study(
     name="richness/weight-decay",
@@ -200,8 +205,8 @@ weight_decay = Study(
             for measure, where, values in _DECAY_VALUES
             for at, value in zip(("first", "last"), values, strict=True)
         ),
-        Published(_DECAY, "parameter_norm", 3.1e3, 3.5e2, "table 6", {"checkpoint": "first"}),
-        Published(_DECAY, "parameter_norm", 2.2e-5, None, "table 1", {"checkpoint": "last"}),
+        Published(_DECAY, "squared_parameter_norm", 3.1e3, 3.5e2, "table 6", {"checkpoint": "first"}),
+        Published(_DECAY, "squared_parameter_norm", 2.2e-5, None, "table 1", {"checkpoint": "last"}),
         Published(
             _DECAY, "nc1_stabilised_mean", 1.2e5, None, "table 1", {"split": "train", "checkpoint": "first"}
         ),

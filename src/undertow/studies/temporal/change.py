@@ -20,7 +20,7 @@ from undertow.studies.temporal.settings import (
     RESNET_CASE,
     SMOKE,
 )
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

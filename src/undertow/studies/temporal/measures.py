@@ -26,7 +26,7 @@ from undertow.temporal.matrix import composite_matrix
 from undertow.temporal.matrix_result import CompositeMatrix
 from undertow.temporal.memory import memory_levels
 from undertow.temporal.window import memory_window
-from undertow.train.run import Run
+from undertow.training.run import Run
 
 FACTORS = (2.0, 3.0, 5.0, 10.0)
 

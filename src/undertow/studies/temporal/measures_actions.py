@@ -10,7 +10,7 @@ from undertow.studies.findings import row
 from undertow.studies.task import Rows
 from undertow.studies.temporal.measures import pixels, some
 from undertow.temporal.robustness import corruption_error
-from undertow.train.run import Run
+from undertow.training.run import Run
 
 
 def robustness(run: Run, *, case: str, seed: int, samples: int = 10_000) -> Rows:

@@ -21,9 +21,9 @@ from undertow.temporal.consistency import pointwise_consistency
 from undertow.temporal.isotropy import covariance_spectrum, isotropy_test
 from undertow.temporal.matrix import composite_matrix
 from undertow.temporal.sgd_steps import sgd_noise
-from undertow.train.prepare import objective_of
-from undertow.train.run import Run
-from undertow.train.seeds import stream
+from undertow.training.prepare import objective_of
+from undertow.training.run import Run
+from undertow.training.seeds import stream
 
 
 def consistency_samples(

@@ -24,7 +24,7 @@ from undertow.temporal.bound import SURROGATES, bound_table, correlate_surrogate
 from undertow.temporal.compose_split import chain_after
 from undertow.temporal.drift import feature_drift, feature_trajectories, parameter_drift
 from undertow.temporal.induction import class_regions, directional_noise, region_share
-from undertow.train.run import Run
+from undertow.training.run import Run
 
 
 def features_at(run: Run, at: int, samples: Samples, layers: list[str]) -> tuple[dict[str, Tensor], Tensor]:

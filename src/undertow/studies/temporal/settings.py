@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.train.config import TrainConfig
+from undertow.training.config import TrainConfig
 
 MLP_CASE, RESNET_CASE = "MLP on MNIST", "ResNet on CIFAR-10"
 

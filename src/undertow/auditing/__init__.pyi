@@ -1,0 +1,12 @@
+from .evidence import Context as Context
+from .evidence import Evidence as Evidence
+from .measures import MEASURES as MEASURES
+from .measures import Condition as Condition
+from .measures import parse_condition as parse_condition
+from .outcome import Audit as Audit
+from .outcome import Verdict as Verdict
+from .outcome import make_audit as make_audit
+from .rules import Finding as Finding
+from .rules import judge as judge
+from .settings import AuditConfig as AuditConfig
+from .work import audit as audit

@@ -1,0 +1,147 @@
+"""The rules about memorising: whether it does, since when, and where it entered.
+
+memorising(seen)        # Yes, beginning between epoch 20 and 25: it repeats 99.8 % of the 458 wrong training labels
+began(seen, finding)    # beginning between epoch 20 and 25
+place(seen)             # Memorisation entered in layer2 and layer3: ...
+"""
+
+from __future__ import annotations
+
+from undertow.auditing.evidence import Evidence
+from undertow.auditing.finding import Answer, Finding, Numbers, at_words, share_words
+from undertow.auditing.rows import find
+from undertow.auditing.shares import Sure, percent, points, within
+
+REPEATED = 0.2
+POINT = 0.01
+SMALL_GAP = 0.1
+ENTERED = "Entered in "
+"""How a swap profile's words begin where they name parts; the names follow, then a colon."""
+
+
+def memorising(seen: Evidence) -> Finding:
+    """From labels known to be wrong, else from the fall of test accuracy."""
+    repeated = seen.memorised(seen.last)
+    if repeated is not None:
+        return _repeating(seen, repeated)
+    if seen.context.wrong_labels is not None and seen.context.wrong_labels[0] == 0:
+        return Finding("memorising", "No training label is wrong, so none was learned by heart.", "no")
+    drop, gap = seen.drop(), seen.generalisation_gap()
+    if drop is None or seen.best is None:
+        return Finding("memorising", "Memorising cannot be told without labels.", "cannot tell")
+    numbers: Numbers = {"drop": drop.value, "gap": None if gap is None else gap.value}
+    if drop.low > 0 and drop.value >= POINT:
+        return _fallen(seen, seen.best, drop, numbers)
+    if gap is not None and gap.high < SMALL_GAP and drop.low <= 0:
+        text = (
+            f"No sign of it: test accuracy did not clearly fall, and training accuracy is only "
+            f"{points(gap.value)} {within(gap)} above it."
+        )
+        return Finding("memorising", text, "no", numbers)
+    fell = "did not clearly fall" if drop.low <= 0 else "fell by less than a point"
+    text = f"Cannot tell: test accuracy {fell} ({points(drop.value)} {within(drop)})"
+    text += f", but training accuracy is {points(gap.value)} {within(gap)} above it." if gap else "."
+    return Finding("memorising", text, "cannot tell", numbers)
+
+
+def _fallen(seen: Evidence, best: int, drop: Sure, numbers: Numbers) -> Finding:
+    """Test accuracy fell clearly: by memorising only where the fit of the training labels rose meanwhile."""
+    first, now = seen.accuracy(best, "train"), seen.accuracy(seen.last, "train")
+    fell = f"test accuracy fell by {points(drop.value)} {within(drop)}"
+    if first is not None and now is not None and now.value <= first.value:
+        text = (
+            f"Cannot tell: {fell}, but training accuracy did not rise meanwhile: {percent(first.value)} at "
+            f"{at_words(seen, best)}, {percent(now.value)} at {at_words(seen, seen.last)}."
+        )
+        return Finding("memorising", text, "cannot tell", numbers)
+    went = f"rose to {percent(now.value)}" if now else "went on"
+    found: Numbers = {**numbers, "since": best}
+    text = f"Yes, {began(seen, found)}: {fell} while the fit of the training labels {went}."
+    return Finding("memorising", text, "yes", found)
+
+
+def _repeating(seen: Evidence, repeated: Sure) -> Finding:
+    """From the labels that are known to be wrong."""
+    level = REPEATED + _chance_to_repeat(seen)
+    row = seen.only("model", "memorised", checkpoint=seen.last)
+    count = 0 if row is None else row["n"]
+    numbers: Numbers = {"memorised": repeated.value, "level": level, "wrong": count}
+    said = f"it repeats {share_words(repeated)} of the {count:,} wrong training labels"
+    if repeated.low > level:
+        numbers |= _since(seen, level)
+        drop = seen.drop()
+        fell = ""
+        if drop is not None and drop.low > 0:
+            fell = f"; test accuracy fell by {points(drop.value)} from the best kept checkpoint"
+        return Finding("memorising", f"Yes, {began(seen, numbers)}: {said}{fell}.", "yes", numbers)
+    if repeated.high < level:
+        return Finding("memorising", f"No: {said}, as mistakes by chance would.", "no", numbers)
+    return Finding("memorising", f"Cannot tell: {said}.", "cannot tell", numbers)
+
+
+def _chance_to_repeat(seen: Evidence) -> float:
+    """How often a model that only makes mistakes repeats a wrong label: its best error over the other classes."""
+    best = None if seen.best is None else seen.accuracy(seen.best)
+    return 0.0 if best is None else (1 - best.value) / max(1, seen.context.classes - 1)
+
+
+def _since(seen: Evidence, level: float) -> Numbers:
+    """The first checkpoint from which on the share stays clearly above the level, and the one before it."""
+    since, before = seen.last, None
+    for at in reversed(seen.numbers):
+        share = seen.memorised(at)
+        if share is None or share.low <= level:
+            before = at
+            break
+        since = at
+    return {"since": since, "before": before}
+
+
+def began(seen: Evidence, numbers: Numbers) -> str:
+    """When it began, as far as checkpoints tell: what lies between two of them nobody saw."""
+    since = f"{seen.context.unit} {numbers['since']}"
+    if "before" not in numbers:
+        return f"after {since}"
+    before = numbers["before"]
+    if before is None:
+        return f"from {since} on"
+    return f"beginning between {seen.context.unit} {before} and {numbers['since']}"
+
+
+# ---------------------------------------------------------------------- where it entered
+
+
+def place(seen: Evidence) -> Finding:
+    """What the swap profile says, as far as there is memorising at all."""
+    found = find(seen.rows, "temporal", "swap_early")
+    if not found:
+        if seen.best is not None and seen.best == seen.last:
+            text = "Nothing to place: the last checkpoint is the best."
+            return Finding("place", text, "no", short="none")
+        return Finding("place", "Where memorisation sits cannot be told here.", "cannot tell")
+    note = found[0]["note"]
+    numbers: Numbers = {
+        "early": found[0]["value"], "early_checkpoint": found[0]["shallow"], "late_checkpoint": seen.last
+    }  # fmt: skip
+    if note.startswith(ENTERED):
+        return _placed(memorising(seen).answer, note, numbers)
+    if note.startswith("Nothing"):
+        return Finding("place", note, "no", numbers, "none")
+    return Finding("place", note, "cannot tell", numbers)
+
+
+def _placed(memorises: Answer, note: str, numbers: Numbers) -> Finding:
+    """Accuracy was lost in known parts: by memorisation only where the rule for that says so."""
+    names, _, rest = note.removeprefix(ENTERED).partition(": ")
+    numbers = {**numbers, "parts": names}
+    if memorises == "yes":
+        return Finding("place", f"Memorisation entered in {names}: {rest}", "yes", numbers, _short(names))
+    if memorises == "no":
+        text = f"No memorisation to place; accuracy was lost in {names}: {rest}"
+        return Finding("place", text, "no", numbers, "none")
+    text = f"Cannot tell whether it is memorisation, but accuracy was lost in {names}: {rest}"
+    return Finding("place", text, "cannot tell", numbers)
+
+
+def _short(names: str) -> str:
+    return names.replace(" and ", ", ").replace("what comes after", "after")

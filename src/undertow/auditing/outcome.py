@@ -1,0 +1,127 @@
+"""What an audit gives: a table, a verdict, a headline, and the numbers behind them.
+
+result.table                     # pandas, one row per number
+print(result.verdict)            # the headline, and a line for each topic; also a list of findings
+result.headline, result.measures["latent_gap"], result.measures["latent_gap_low"]
+result.save("runs/m40")          # audit.parquet and audit.json
+result.to_html("report.html")    # the page that undertow.report makes of them
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from undertow._version import __version__
+from undertow.auditing.evidence import Context, Evidence
+from undertow.auditing.headline import headline_of
+from undertow.auditing.rows import Row, frame
+from undertow.auditing.rules import Finding, judge
+from undertow.files import aside, write_text
+from undertow.training.facts import now
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 1
+"""Raised when an older undertow could no longer read audit.json."""
+TABLE, FACTS = "audit.parquet", "audit.json"
+QUICK = "audit-quick"
+"""The folder in a run's own for a quick audit that would else replace a fuller one."""
+
+
+class Verdict(list[Finding]):
+    """The findings in order; printed, the headline and each topic with its answer and sentence."""
+
+    def __init__(self, findings: Iterable[Finding] = (), headline: str = "") -> None:
+        super().__init__(findings)
+        self.headline = headline
+
+    def topic(self, name: str) -> Finding | None:
+        """The finding about a topic; None where nothing was said about it."""
+        return next((one for one in self if one.topic == name), None)
+
+    def __str__(self) -> str:
+        wide = max((len(one.short) for one in self), default=0)
+        lines = [f"{one.topic:<12}{one.short:<{wide}}  {one.sentence}" for one in self]
+        return "\n".join([self.headline, "", *lines] if self.headline else lines)
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """One run, audited."""
+
+    rows: list[Row]
+    context: Context
+    verdict: Verdict
+    headline: str
+    measures: dict[str, float]
+    about: dict[str, Any]  # quick, settings, data
+    made: str
+    folder: Path | None = None  # where it was saved
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per number."""
+        return frame(self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What audit.json holds."""
+        return {
+            "format": FORMAT,
+            "undertow": __version__,
+            "made": self.made,
+            "run": self.context.name,
+            "unit": self.context.unit,
+            "situation": self.context.situation,
+            "headline": self.headline,
+            "verdict": [one.to_dict() for one in self.verdict],
+            "measures": self.measures,
+            **self.about,
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write audit.parquet and audit.json into `folder`."""
+        place = Path(folder)
+        with aside(place / TABLE) as part:
+            self.table.to_parquet(part, index=False)
+        write_text(place / FACTS, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
+        return place
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the report's page; with the run's own facts where the audit was saved in its folder."""
+        # The report is a later room, which this one must not know: the package's front door does.
+        import undertow
+
+        if self.folder is not None:
+            return Path(undertow.write_report([self.folder], path))
+        with TemporaryDirectory() as folder:
+            return Path(undertow.write_report([self.save(folder)], path))
+
+    def __repr__(self) -> str:
+        return f"<Audit of {self.context.name}: {self.headline}>"
+
+    def __str__(self) -> str:
+        return str(self.verdict)
+
+
+def holds_full_audit(folder: Path) -> bool:
+    """Whether an audit is kept in `folder` that was not a quick one."""
+    try:
+        stored = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False  # none, or torn: nothing to lose
+    return not (isinstance(stored, dict) and stored.get("quick"))  # pyright: ignore[reportUnknownMemberType]
+
+
+def make_audit(rows: list[Row], context: Context, about: dict[str, Any]) -> Audit:
+    """The audit of these rows: its verdict follows from them alone."""
+    seen = Evidence(rows, context)
+    findings = judge(seen)
+    verdict = Verdict(findings, headline_of(seen, findings))
+    return Audit(rows, context, verdict, verdict.headline, seen.measures(), about, now())

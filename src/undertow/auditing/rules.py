@@ -1,0 +1,273 @@
+"""What an audit says, by the rules that stand in finding.py and in docs/verdict.md.
+
+findings = judge(Evidence(rows, context))        # one for each topic: training, memorising, knowledge, ...
+"""
+
+from __future__ import annotations
+
+from undertow.auditing.evidence import Evidence
+from undertow.auditing.finding import (
+    PROBES,
+    RULES,
+    Answer,
+    Finding,
+    Numbers,
+    at_words,
+    layer_words,
+    share_words,
+)
+from undertow.auditing.memorising import POINT, memorising, place
+from undertow.auditing.rows import Row
+from undertow.auditing.shares import Sure, difference, percent, points, within
+
+__all__ = ["RULES", "Answer", "Finding", "judge"]
+
+LATE = 0.75
+UNFIT = 0.1
+PRACTICAL = 0.02
+RICH, LAZY, UNCHANGED = 0.2, 0.4, 0.95
+NOISY, CLEAN = 0.02, 0.05
+UNDERSTOOD = 0.8
+"""Consistency (the share of answers that stay the same) above which deep layers are said to understand features."""
+
+
+def judge(seen: Evidence) -> list[Finding]:
+    """The findings of all topics; of a run without a sound checkpoint only that it is broken."""
+    if not seen.numbers:
+        return [_training(seen)]
+    rules = (
+        _training, memorising, _knowledge, _repair, _richness, _window, place, _noise, _checkpoint
+    )  # fmt: skip
+    return [rule(seen) for rule in rules]
+
+
+# ---------------------------------------------------------------------- training
+
+
+def _training(seen: Evidence) -> Finding:
+    if seen.broken:
+        return _broken(seen)
+    answered = seen.only("model", "answered", checkpoint=seen.last)
+    if answered is not None and answered["value"] == 1:
+        where = at_words(seen, seen.last)
+        text = f"Collapsed: at {where} the model gives one answer to all {answered['n']:,} test samples."
+        return Finding("training", text, "no", {"answered": 1})
+    now = seen.accuracy(seen.last)
+    if now is None:
+        text = "Whether it has learned anything cannot be told without labels."
+        return Finding("training", text, "cannot tell")
+    chance = 1 / seen.context.classes
+    numbers: Numbers = {"accuracy": now.value, "chance": chance}
+    if now.low <= chance:
+        text = f"Under-trained: its test accuracy of {share_words(now)} is not clearly better than chance."
+        return Finding("training", text, "no", numbers)
+    return _unfit(seen, numbers) or _rising(seen, now, numbers)
+
+
+def _broken(seen: Evidence) -> Finding:
+    first = seen.broken[0]
+    why = next(
+        one["note"] for one in seen.rows if one["checkpoint"] == first and one["note"].startswith("broken")
+    )
+    rest = (
+        f" What follows is about {at_words(seen, seen.last)}."
+        if seen.numbers
+        else " Nothing else can be said."
+    )
+    later = len(seen.broken) - 1
+    too = f" and {later} later checkpoint{'s' * (later > 1)}" if later else ""
+    text = f"Broken: at {at_words(seen, first)}{too} the model gives no numbers ({why.partition(': ')[2]}).{rest}"
+    return Finding("training", text, "no", {"first_broken": first, "broken": len(seen.broken)})
+
+
+def _unfit(seen: Evidence, numbers: Numbers) -> Finding | None:
+    """A head that has not yet learned what its own features offer; None for any other."""
+    fit, probed = seen.accuracy(seen.last, "train"), seen.last_layer_fit()
+    if fit is None or probed is None:
+        return None
+    behind = difference(probed, fit)
+    if behind.low <= 0 or behind.value < UNFIT:
+        return None
+    text = (
+        f"Under-trained: its head fits {percent(fit.value)} of the training labels, where VeLPIC fits "
+        f"{percent(probed.value)} from the last layer's features. Train on, or take VeLPIC for a head."
+    )
+    return Finding("training", text, "no", {**numbers, "behind": behind.value})
+
+
+def _rising(seen: Evidence, now: Sure, numbers: Numbers) -> Finding:
+    until = seen.numbers[0] + LATE * (seen.last - seen.numbers[0])
+    before = [at for at in seen.numbers if at <= until and at != seen.last]
+    then = seen.accuracy(before[-1]) if before else None
+    if then is None:
+        text = f"It scores {share_words(now)} on test samples; whether that still rises one checkpoint cannot tell."
+        return Finding("training", text, "cannot tell", numbers)
+    gain = difference(now, then)
+    numbers["gain"] = gain.value
+    if gain.low > 0 and gain.value >= POINT:
+        text = (
+            f"Under-trained: test accuracy still rises, from {percent(then.value)} at {at_words(seen, before[-1])} to "
+            f"{share_words(now)} at {at_words(seen, seen.last)}. Train on."
+        )
+        return Finding("training", text, "no", numbers)
+    where = at_words(seen, seen.last)
+    text = f"Trained: {share_words(now)} on test samples at {where}, and it no longer clearly rises."
+    return Finding("training", text, "yes", numbers)
+
+
+# ---------------------------------------------------------------------- knowledge and repair
+
+
+def _knowledge(seen: Evidence) -> Finding:
+    found = seen.latent_gap()
+    if found is None:
+        return Finding("knowledge", "What layers know cannot be told without probes.", "cannot tell")
+    numbers: Numbers = {
+        "gap": found.gap.value, "low": found.gap.low, "high": found.gap.high, "layer": found.layer,
+        "probe": found.probe, "tries": found.tries,
+    }  # fmt: skip
+    layer = layer_words(found.layer)
+    reads = f"{PROBES.get(found.probe, found.probe)} reads {percent(found.probed.value)} at {layer}"
+    if found.gap.low > 0:
+        text = (
+            f"{layer} still knows more than the model says: {reads}, {points(found.gap.value)} "
+            f"{within(found.gap)} above the model's {percent(found.model.value)}."
+        )
+        return Finding("knowledge", text, "yes", numbers)
+    if found.gap.value < PRACTICAL:
+        text = f"No layer knows more than the model's {percent(found.model.value)} (at best {reads})."
+        return Finding("knowledge", text, "no", numbers)
+    text = f"Cannot tell whether a layer knows more: {reads}, {points(found.gap.value)} {within(found.gap)} above."
+    return Finding("knowledge", text, "cannot tell", numbers)
+
+
+def _repair(seen: Evidence) -> Finding:
+    found = seen.repairs()
+    if not found:
+        return Finding("repair", "What a new head would give cannot be told here.", "cannot tell")
+    numbers: Numbers = {}
+    for kind, one in found.items():
+        numbers |= {kind: one["value"], f"{kind}_low": one["low"], f"{kind}_high": one["high"]}
+    told = " and ".join(_gain(kind, one) for kind, one in found.items())
+    if any(one["low"] > 0 for one in found.values()):
+        text = f"{told[0].upper()}{told[1:]} on held-out samples."
+        return Finding("repair", text, "yes", {**numbers, "layer": _better(found)})
+    if all(one["value"] <= 0 for one in found.values()):
+        return Finding("repair", f"Nothing to gain: {told}.", "no", numbers)
+    return Finding("repair", f"Cannot tell whether it helps: {told}.", "cannot tell", numbers)
+
+
+def _gain(kind: str, one: Row) -> str:
+    what = "writing VeLPIC into the head" if kind == "head" else f"a new head on {layer_words(one['layer'])}"
+    edges = f"({100 * one['low']:+.1f} to {100 * one['high']:+.1f})"
+    return f"{what} gives {100 * one['value']:+.1f} points {edges}"
+
+
+def _better(found: dict[str, Row]) -> str:
+    return max(found.values(), key=lambda one: one["value"])["layer"]
+
+
+# ---------------------------------------------------------------------- richness and time
+
+
+def _richness(seen: Evidence) -> Finding:
+    rows = [
+        one
+        for one in seen.rows
+        if one["measure"] == "d_lr" and one["lens"] == "richness" and one["checkpoint"] == seen.last
+    ]
+    if not rows or rows[0]["value"] is None:
+        why = f": {rows[0]['note']}" if rows else ", as richness was not measured."
+        return Finding("richness", f"Rich or lazy cannot be told{why}", "cannot tell")
+    one = rows[0]
+    kept = seen.only("richness", "initial_kernel_alignment", checkpoint=seen.last)
+    numbers: Numbers = {
+        "d_lr": one["value"], "low": one["low"], "high": one["high"],
+        "initial_kernel_alignment": None if kept is None else kept["value"],
+    }  # fmt: skip
+    said = f"D_LR is {one['value']:.2f}"
+    if one["low"] is None:
+        text = f"Cannot tell whether it is rich or lazy: {said}, without an interval ({one['note']})"
+        return Finding("richness", text, "cannot tell", numbers)
+    said += f" ({one['low']:.2f} to {one['high']:.2f})"
+    if kept is not None:
+        said += f", and {percent(kept['value'])} of the initial kernel is left"
+    if one["high"] < RICH and not (kept and kept["value"] > UNCHANGED):
+        return Finding("richness", f"Rich: {said}; it learned features.", "yes", numbers, "rich")
+    if one["low"] > LAZY or (kept and kept["value"] > UNCHANGED):
+        text = f"Lazy: {said}; it fits a readout on features it hardly chose."
+        return Finding("richness", text, "no", numbers, "lazy")
+    return Finding("richness", f"Between rich and lazy: {said}.", "cannot tell", numbers)
+
+
+def _window(seen: Evidence) -> Finding:
+    found = seen.windows()
+    length = seen.last - seen.numbers[0]
+    if not found or not length:
+        return Finding("window", "How layers fit across time cannot be told here.", "cannot tell")
+    worst = min(found, key=lambda cut: found[cut]["value"])
+    numbers: Numbers = {cut: one["value"] for cut, one in found.items()}
+    half = length / 2
+    surely = min(one["low"] for one in found.values()) >= half
+    hardly = found[worst]["high"] < half
+    answer: Answer = "yes" if surely else "no" if hardly else "cannot tell"
+    leads: dict[Answer, str] = {
+        "yes": "The last deep layers still make sense of features from half the training ago",
+        "no": f"The last deep layers no longer make sense of {layer_words(worst)} features from half the training ago",
+        "cannot tell": "Cannot tell whether the last deep layers make sense of features from half the training ago",
+    }
+    return Finding("window", f"{leads[answer]}: {_reach(seen, found, length)}.", answer, numbers)
+
+
+def _reach(seen: Evidence, found: dict[str, Row], length: int) -> str:
+    """How old shallow layers may be, cut by cut."""
+    unit = seen.context.unit
+    ages: list[str] = []
+    for cut, one in found.items():
+        age = (
+            "as early as the first checkpoint" if one["note"] else f"up to {one['value']:.0f} {unit}s earlier"
+        )
+        ages.append(f"{layer_words(cut)} from {age}")
+    return (
+        f"more than {100 * UNDERSTOOD:.0f} % of the answers stay the same with {', '.join(ages)} "
+        f"(each with all layers before it; the training had {length} {unit}s)"
+    )
+
+
+# ---------------------------------------------------------------------- noise and the checkpoint to use
+
+
+def _noise(seen: Evidence) -> Finding:
+    found = seen.noise()
+    if found is None:
+        return Finding("noise", "Label noise cannot be told here.", "cannot tell")
+    number, how = found
+    numbers: Numbers = {
+        "noise": number.value, "low": number.low, "high": number.high, "how": how
+    }  # fmt: skip
+    if how == "measured":
+        wrong, count = seen.context.wrong_labels or (0, 0)
+        text = f"{percent(number.value)} of the {count:,} training labels are wrong (measured)."
+        return Finding("noise", text, "yes" if wrong else "no", numbers)
+    low, high = number.low or 0.0, number.high or 0.0
+    if how == "at most":
+        text = f"At most about {percent(high)} of the labels are wrong: what the best probe disagrees with."
+        return Finding("noise", text, "no" if high < CLEAN else "cannot tell", numbers)
+    text = f"About {percent(number.value)} {within(number)} of the training labels are wrong (an estimate from probes)."
+    answer: Answer = "yes" if low > NOISY else "no" if high < CLEAN else "cannot tell"
+    return Finding("noise", text, answer, numbers)
+
+
+def _checkpoint(seen: Evidence) -> Finding:
+    drop, best = seen.drop(), seen.best
+    top, now = (None if best is None else seen.accuracy(best)), seen.accuracy(seen.last)
+    if drop is None or best is None or top is None or now is None:
+        return Finding("checkpoint", "Which checkpoint is best cannot be told without labels.", "cannot tell")
+    numbers: Numbers = {"best": best, "accuracy": top.value, "last": now.value}
+    if drop.low > 0:
+        use = at_words(seen, best)
+        text = f"Use {use}, the best kept checkpoint: {share_words(top)} there, {percent(now.value)} at the last."
+        return Finding("checkpoint", text, "yes", {**numbers, "use": best}, use)
+    use = at_words(seen, seen.last)
+    text = f"Use {use}, the last: no other kept checkpoint is clearly better than its {share_words(now)}."
+    return Finding("checkpoint", text, "yes", {**numbers, "use": seen.last}, use)

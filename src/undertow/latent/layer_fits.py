@@ -1,0 +1,46 @@
+"""One probe fitted at several layers of a model, within a memory budget.
+
+fit_probes(reader, train, 10, ["layer1", ENTERING], "velpic")   # name -> a fitted probe or a reason
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from undertow.data.samples import Samples
+from undertow.features.stream import Batch
+from undertow.latent.sources import Held, Moving, Outcome, plan_groups, room_for_fits
+from undertow.session.reader import Reader, Split, take
+from undertow.sizes import parse_size
+
+
+def fit_probes(
+    reader: Reader, train: Split, classes: int, layers: Sequence[str], probe: str, memory: str = "2GB"
+) -> dict[str, Outcome]:
+    """The probe called `probe`, fitted at each layer, or why it cannot be; features keep to the memory budget."""
+    # The sources of the probe grid know samples by number here: inputs may be dicts of tensors.
+    rows = Samples.of(torch.arange(len(train.y)), train.y)
+    nothing = rows.take(torch.arange(0))
+
+    def stream(samples: Samples, wanted: Sequence[str]) -> Iterator[Batch]:
+        return reader.stream(train.x, wanted) if len(samples) else iter(())
+
+    first = next(reader.stream(take(train.x, torch.arange(min(2, len(train.y)))), layers))
+    dims = {name: part.shape[1] for name, part in first.features.items()}
+    budget = parse_size(memory)
+    passes, _ = plan_groups(dims, rows, nothing, classes, budget, reader.batch_size)
+    room = room_for_fits(budget)
+    found: dict[str, Outcome] = {}
+    for group, route in passes:
+        source = (
+            Held(stream, rows, nothing, group, classes, room)
+            if route is None
+            else Moving(stream, rows, nothing, group[0], route.kind, classes, room)
+        )
+        try:
+            found |= {layer: source.fit(layer, train.y, [probe])[probe] for layer in group}
+        finally:
+            source.close()
+    return found

@@ -1,0 +1,9 @@
+from .build import build_model as build_model
+from .catalogue import MODELS as MODELS
+from .catalogue import ModelSpec as ModelSpec
+from .catalogue import parse_spec as parse_spec
+from .layers import Layer as Layer
+from .layers import default_layers as default_layers
+from .layers import head_of as head_of
+from .layers import layers_of as layers_of
+from .network import Network as Network

@@ -1,0 +1,147 @@
+"""What a repair is asked to do, and what came of it.
+
+RepairConfig(layer="best", probe="masc", least=0.01)     # settings, checked before any work
+fixed.model, fixed.accepted, fixed.reason                # a `Repair`, as `repair(...)` gives it
+fixed.before, fixed.after, fixed.judgement, fixed.calibration, fixed.notes
+fixed.undo(); fixed.save("fixed.safetensors"); print(fixed)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from undertow.errors import BadValue, unknown
+from undertow.features.layers import INPUT, unwrap
+from undertow.features.tap import ConvRule, Inputs, TokenRule
+from undertow.repairing.calibrate import Calibration
+from undertow.repairing.export import save_repaired
+from undertow.repairing.gate import Judgement
+from undertow.repairing.head_edit import HeadEdit
+from undertow.sizes import parse_size
+
+BEST = "best"
+HEADS = ("velpic", "masc", "logistic")
+"""Probes that can be a head."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairConfig:
+    """What is repaired, how, and what evidence is asked for."""
+
+    layer: str | None = None
+    """None for the model's own head; a layer to graft a head on; "best" for the layer with the best evidence."""
+    probe: str = "velpic"
+    """velpic, masc or logistic."""
+    gate: bool = True
+    """Whether held-out evidence decides; if not, the repair is made in any case."""
+    validation_noise: float | None = 0.0
+    """The share of validation labels drawn at random; 0 if they are clean, None if nobody knows."""
+    least: float = 0.0
+    """The gain of accuracy that the lower end of the interval must exceed."""
+    confidence: float = 0.95
+    """Of that interval."""
+    calibrate: bool = True
+    """Whether the new head's scores are put on a scale that the softmax can use; no answer changes by it."""
+    scaling: str | None = None
+    """How samples become inputs (half, unit, ...); a run's or a DataSet's own; else they are fed as they are."""
+    conv: ConvRule = "flatten"
+    """Convolutional maps of a grafted layer: flatten, mean or max over places."""
+    tokens: TokenRule = "mean"
+    """Token outputs of a grafted layer: mean, first, last or flatten."""
+    memory: str = "2GB"
+    """How much memory features may take."""
+    batch_size: int = 512
+    """Samples per forward pass."""
+    seed: int = 0
+    """Of the bootstrap, and of the halves that "best" is chosen and judged on."""
+
+    device: str | None = None
+    """Where a run's model is put; a model that is given stays where it is."""
+
+    def __post_init__(self) -> None:
+        if self.probe not in HEADS:
+            raise unknown("probe that can be a head", self.probe, HEADS)
+        if self.layer == INPUT:
+            raise BadValue(
+                "repair(layer=...)", "a layer of the model", INPUT, "A head on pixels repairs no model."
+            )
+        if self.validation_noise is not None and not 0 <= self.validation_noise <= 1:
+            raise BadValue(
+                "validation_noise", "a share from 0 to 1, or None if unknown", self.validation_noise
+            )
+        if not 0 < self.confidence < 1:
+            raise BadValue("confidence", "a share between 0 and 1", self.confidence, "For 95 % write 0.95.")
+        parse_size(self.memory)
+
+
+@dataclass(eq=False, repr=False)
+class Repair:
+    """What came of a repair; `model` is the repaired model if it was accepted, else the one that came."""
+
+    model: nn.Module
+    judgement: Judgement
+    layer: str
+    probe: str
+    calibration: Calibration | None
+    notes: tuple[str, ...]
+    original: nn.Module
+    edit: HeadEdit | None = None
+    facts: dict[str, Any] | None = None  # what builds the original model
+    scaling: str | None = None
+    example: Inputs | None = None  # a few inputs of the model, for exports
+    undone: bool = False
+
+    @property
+    def accepted(self) -> bool:
+        """Whether `model` is the repaired one."""
+        return self.judgement.accepted and not self.undone
+
+    @property
+    def reason(self) -> str:
+        """Why, with the numbers."""
+        return self.judgement.reason
+
+    @property
+    def before(self) -> float | None:
+        """Held-out accuracy of the model that came; None without evidence."""
+        return self.judgement.before
+
+    @property
+    def after(self) -> float | None:
+        """Held-out accuracy of the repaired model, also where it was not accepted."""
+        return self.judgement.after
+
+    def undo(self) -> nn.Module:
+        """Make `model` the one that came, bit for bit, and return it."""
+        if self.edit is not None and self.edit.model is self.original:
+            self.edit.undo()
+        self.model, self.undone = self.original, True
+        return self.model
+
+    def save(self, path: str | Path) -> tuple[Path, Path]:
+        """Write the repaired model as a .safetensors and a .json file; see `load_repaired`."""
+        if not self.accepted:
+            why = "it was undone" if self.undone else self.reason
+            raise BadValue("save", "an accepted repair", why, "gate=False makes it in any case.")
+        about = {
+            "probe": self.probe, "scaling": self.scaling, "reason": self.reason, "before": self.before,
+            "after": self.after, "temperature": self.calibration.temperature if self.calibration else None,
+        }  # fmt: skip
+        return save_repaired(unwrap(self.model), path, model=self.facts, about=about)
+
+    def __repr__(self) -> str:
+        return f"<Repair: {self.probe} at {self.layer!r}, {'undone' if self.undone else self.reason}>"
+
+    def __str__(self) -> str:
+        lines = [f"{self.probe} at {self.layer!r}: {self.reason}."]
+        if self.calibration is not None:
+            own = self.calibration
+            lines.append(
+                f"Calibration error {own.before:.3f} before, {own.after:.3f} after (temperature {own.temperature:.3g})."
+            )
+        lines += [f"Note: {note}" for note in self.notes]
+        return "\n".join([*lines, *(["Undone."] if self.undone else [])])

@@ -1,0 +1,1 @@
+"""What every verb needs: samples, models and one pass over them."""

@@ -1,0 +1,13 @@
+from .config import TrainConfig as TrainConfig
+from .facts import RunFacts as RunFacts
+from .interventions import EditAt as EditAt
+from .interventions import FreezeAt as FreezeAt
+from .interventions import Intervention as Intervention
+from .interventions import ReinitialiseAt as ReinitialiseAt
+from .loop import Watcher as Watcher
+from .loop import train as train
+from .record import Recorder as Recorder
+from .run import Run as Run
+from .run import list_runs as list_runs
+from .run import open_run as open_run
+from .schedule import CheckpointSchedule as CheckpointSchedule

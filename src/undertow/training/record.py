@@ -1,0 +1,244 @@
+"""Keeping checkpoints of anyone's training loop, without holding it up.
+
+    recorder = Recorder("runs/mine")
+    for epoch in range(100):
+        train_one_epoch(model, loader)
+        recorder.save(model, epoch, test_accuracy=accuracy)
+    recorder.close()                       # waits for the last file; also done when the process ends
+
+`save` copies the weights and returns; one thread writes the files in order, aside and renamed. At most two
+copies wait in memory. A failed write is raised by the next `save`, by all after it and by `close`. Each
+file carries its own metrics, so that a killed process loses at most the checkpoints still waiting.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from undertow.errors import BadValue, RunProblem
+from undertow.files import aside, write_text
+from undertow.training.facts import RunFacts
+from undertow.training.schedule import Unit
+
+METRICS_EVERY = 1.0
+"""Seconds between two writings of metrics.parquet; the files of the checkpoints carry the same numbers."""
+
+
+class Writer:
+    """One thread that does jobs in order; a failed job is raised to whoever comes next."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=2)
+        self._failures: list[Exception] = []
+        self._thread = threading.Thread(
+            target=_work, args=(self._jobs, self._failures), name="undertow-writer", daemon=True
+        )
+        self._thread.start()
+        # Runs when the writer is forgotten or the process ends, whichever is first.
+        self._finish = weakref.finalize(self, _stop, self._jobs, self._thread, self._failures)
+
+    def do(self, job: Callable[[], None]) -> None:
+        """Queue a job; waits while two are waiting already."""
+        self._raise_failure()
+        if not self.open:
+            raise RunProblem("This recorder is closed. Make a new one to go on recording.")
+        self._jobs.put(job)
+
+    @property
+    def open(self) -> bool:
+        """Whether jobs are still taken."""
+        return self._finish.alive
+
+    def close(self) -> None:
+        """Wait for all jobs and raise what went wrong."""
+        if self._finish.detach():
+            _drain(self._jobs, self._thread)
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failures:
+            raise self._failures[0]
+
+
+def _work(jobs: queue.Queue[Callable[[], None] | None], failures: list[Exception]) -> None:
+    while (job := jobs.get()) is not None:
+        if failures:
+            continue  # what follows a failed write would leave a gap before it
+        try:
+            job()
+        except Exception as error:  # the error belongs to the thread that asked for the job
+            failures.append(error)
+
+
+def _drain(jobs: queue.Queue[Callable[[], None] | None], thread: threading.Thread) -> None:
+    jobs.put(None)
+    thread.join()
+
+
+def _stop(
+    jobs: queue.Queue[Callable[[], None] | None], thread: threading.Thread, failures: list[Exception]
+) -> None:
+    """End a writer that nobody closed; nobody is left to raise to, so a failure is printed."""
+    _drain(jobs, thread)
+    if failures:
+        print(f"undertow: {failures[0]}", file=sys.stderr)  # noqa: T201
+
+
+def _whole(unit: Unit, number: object) -> int:
+    if not hasattr(number, "__index__") or int(number) < 0:  # type: ignore[call-overload]
+        raise BadValue(f"Recorder.save({unit}=...)", "a whole number from 0 on", number)
+    return int(number)  # type: ignore[call-overload]
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise BadValue(f"Recorder.save({name}=...)", "a number", value) from None
+
+
+def _kept_rows(path: Path) -> list[dict[str, Any]]:
+    """The metrics that an earlier recorder left in the folder."""
+    table = path / "metrics.parquet"
+    return read_table(table) if table.exists() else []
+
+
+class Recorder:
+    """Writes checkpoints and metrics of one run into a folder."""
+
+    def __init__(
+        self, path: str | Path, *, facts: RunFacts | None = None, metrics: list[dict[str, Any]] | None = None
+    ) -> None:
+        """Open or make the folder.
+
+        Args:
+            path: the run's folder.
+            facts: what made the run; without it an existing run.json is kept, or a plain one written.
+            metrics: rows to begin with, when a run is resumed.
+        """
+        self.path = Path(path)
+        self.rows: list[dict[str, Any]] = _kept_rows(self.path) if metrics is None else metrics
+        if facts is not None or not (self.path / "run.json").exists():
+            write_text(self.path / "run.json", (facts or RunFacts.of_this_machine()).to_json())
+        self._writer = Writer()
+        self._metrics_due = 0.0
+
+    def save(
+        self, model: nn.Module, epoch: int | None = None, *, step: int | None = None, **metrics: float
+    ) -> None:
+        """Keep the weights of `model` as they are now, with any numbers that belong to them.
+
+        A second save of the same epoch takes the place of the first, as a loop that was restarted needs it.
+        """
+        if (epoch is None) == (step is None):
+            raise BadValue("Recorder.save", "an epoch or a step", f"epoch={epoch}, step={step}")
+        if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadValue("Recorder.save", "the model, an nn.Module", type(model).__name__)
+        unit: Unit = "epoch" if step is None else "step"
+        at = _whole(unit, step if epoch is None else epoch)
+        row = {unit: at, **{name: _number(name, value) for name, value in metrics.items()}}
+        self.keep(snapshot(model), unit, at, row)
+        self.rows[:] = [*(other for other in self.rows if other.get(unit) != at), row]
+        self.write_metrics()
+
+    def keep(self, weights: dict[str, Tensor], unit: Unit, at: int, row: Mapping[str, Any]) -> None:
+        """Write weights that nobody else will change."""
+        path = self.path / "checkpoints" / f"{unit}-{at:06d}.safetensors"
+        header = {unit: str(at), "metrics": json.dumps(dict(row))}
+        self._writer.do(lambda: save_tensors(path, weights, header))
+
+    def write_metrics(self, *, now: bool = False) -> None:
+        """Write metrics.parquet if it is due."""
+        if now or time.monotonic() >= self._metrics_due:
+            self._metrics_due = time.monotonic() + METRICS_EVERY
+            rows, path = list(self.rows), self.path / "metrics.parquet"
+            self._writer.do(lambda: write_table(path, rows))
+
+    def do(self, job: Callable[[], None]) -> None:
+        """Queue any other write behind those before it."""
+        self._writer.do(job)
+
+    def close(self) -> None:
+        """Wait until everything is on disk."""
+        try:
+            if self.rows and self._writer.open:
+                self.write_metrics(now=True)
+        finally:
+            self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def snapshot(model: nn.Module) -> dict[str, Tensor]:
+    """A copy of the state dict on the CPU; tied weights are stored once per name."""
+    copies: dict[str, Tensor] = {}
+    for name, value in model.state_dict().items():
+        if not isinstance(value, Tensor):
+            raise BadValue(
+                f"checkpoint entry {name!r}",
+                "a tensor",
+                type(value).__name__,
+                "Remove the module's get_extra_state or save that part yourself.",
+            )
+        copies[name.removeprefix("_orig_mod.")] = value.detach().to("cpu", copy=True).contiguous()
+    return copies
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
+    """Write a safetensors file aside and rename it."""
+    with aside(path) as part:
+        try:
+            save_file(tensors, part, metadata=header)
+        except SafetensorError as error:
+            # The library hides the system's error number in its text.
+            number = re.search(r"os error (\d+)", str(error))
+            raise OSError(int(number.group(1)) if number else 5, str(error)) from error
+
+
+def save_state(path: Path, state: dict[str, Any]) -> None:
+    """Write what a resumed run needs, readable with `weights_only=True`."""
+    with aside(path) as part, part.open("wb") as file:
+        torch.save(state, file)
+
+
+def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows of plain values as a parquet file."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    table = pa.table({name: [row.get(name) for row in rows] for name in columns})
+    with aside(path) as part:
+        parquet.write_table(table, part)
+
+
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """The rows that `write_table` wrote; a cell that was left out is left out again."""
+    from pyarrow import ArrowException, parquet
+
+    try:
+        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+    except (ArrowException, OSError) as error:
+        raise RunProblem(f"{path}: wanted a table, but it cannot be read ({error}). Move it away.") from error
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
