@@ -7,7 +7,7 @@ from . import temporal as temporal
 from ._version import __version__ as __version__
 from .auditing.outcome import Audit as Audit
 from .auditing.settings import AuditConfig as AuditConfig
-from .auditing.work import audit as audit
+from .auditing.audit_run import audit as audit
 from .data.load import load_data as load_data
 from .data.noise import LabelNoise as LabelNoise
 from .data.samples import DataSet as DataSet
@@ -22,7 +22,7 @@ from .labels.search import label_errors as label_errors
 from .latent.discriminant import LDA as LDA
 from .latent.discriminant import QDA as QDA
 from .latent.grid import probe_grid as probe_grid
-from .latent.grid_config import GridConfig as GridConfig
+from .latent.grid import GridConfig as GridConfig
 from .latent.logistic import LogisticProbe as LogisticProbe
 from .latent.masc import MASC as MASC
 from .latent.nearest import KNN as KNN
@@ -35,6 +35,9 @@ from .repairing.outcome import RepairConfig as RepairConfig
 from .repairing.repair_model import repair as repair
 from .report.page import write_report as write_report
 from .richness.alignment import d_lr as d_lr
+from .rows import Row as Row
+from .session.session import Session as Session
+from .session.settings import SessionConfig as SessionConfig
 from .temporal.compose_merge import compose as compose
 from .temporal.cuts import valid_cuts as valid_cuts
 from .temporal.matrix import composite_matrix as composite_matrix

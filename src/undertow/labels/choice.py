@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 from undertow.errors import BadValue
 from undertow.labels.findings import LabelErrors
 from undertow.labels.search import LabelConfig, label_errors, material
-from undertow.session.reader import Reader, Split, read_split
+from undertow.session.reader import Reader
+from undertow.session.splits import Split, read_split
 from undertow.training.prepare import find_device
 from undertow.training.run import Run
 

@@ -34,7 +34,8 @@ from undertow.labels.belief_sums import Tally
 from undertow.labels.findings import LabelErrors
 from undertow.labels.noise_model import NoiseFit, NoiseShape, better_kind, fit_noise
 from undertow.labels.voters import Discriminant, directions_votes, split_folds
-from undertow.session.reader import Reader, Split, check_labels, read_split
+from undertow.session.reader import Reader
+from undertow.session.splits import Split, check_labels, read_split
 from undertow.sizes import parse_size, show_size
 from undertow.training.prepare import find_device
 from undertow.training.run import Run

@@ -12,7 +12,8 @@ import torch
 from undertow.data.samples import Samples
 from undertow.features.stream import Batch
 from undertow.latent.sources import Held, Moving, Outcome, plan_groups, room_for_fits
-from undertow.session.reader import Reader, Split, take
+from undertow.session.reader import Reader
+from undertow.session.splits import Split, take
 from undertow.sizes import parse_size
 
 

@@ -74,6 +74,26 @@ def _attempt(fit: Callable[[], Probe]) -> Outcome:
         return str(error)
 
 
+def fit_layer(
+    rows: Tensor, label_sets: Mapping[str, Tensor], probes: Sequence[str], *, classes: int, room: int
+) -> dict[tuple[str, str], Outcome]:
+    """The probes fitted with each set of labels, by (labels, probe)."""
+    found: dict[tuple[str, str], Outcome] = {}
+    for fit, labels in label_sets.items():
+        labels = labels.to(rows.device)
+        own: dict[str, Outcome] = {}
+        for name in [one for one in PROBES if one in probes]:
+            probe, subspaces = PROBES[name](), own.get("masc")
+            if reason := _no_room(name, probe, len(rows), rows.shape[1], classes, room):
+                own[name] = reason
+            elif isinstance(probe, VeLPIC) and isinstance(subspaces, MASC):
+                own[name] = _velpic_of(probe, subspaces, rows, labels)
+            else:
+                own[name] = _attempt(partial(probe.fit, rows, labels))
+        found |= {(fit, name): one for name, one in own.items()}
+    return found
+
+
 class Held:
     """All features of some layers in memory, after one pass over each split."""
 

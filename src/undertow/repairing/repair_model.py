@@ -35,7 +35,8 @@ from undertow.repairing.graft import Graft, fold_temperature, make_graft, single
 from undertow.repairing.head_edit import HeadEdit, write_head
 from undertow.repairing.outcome import BEST, Repair, RepairConfig
 from undertow.repairing.transfer import LINEAR, linear_parts, reader_with_head
-from undertow.session.reader import ENTERING, Reader, Split, check_labels, read_split, seen_before, take
+from undertow.session.reader import ENTERING, Reader
+from undertow.session.splits import Split, check_labels, read_split, seen_before, take
 from undertow.training.prepare import find_device
 from undertow.training.run import Run
 from undertow.training.seeds import stream

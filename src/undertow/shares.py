@@ -4,18 +4,36 @@
     wilson(0.69, 500, tries=9)               # wider: the best of nine was looked for
     difference(wilson(0.94, 500), wilson(0.69, 500))
 
-Verdicts compare shares that were picked among many, so each interval is Wilson's at a level that allows for as many
-tries (Bonferroni). Of a difference it is Newcombe's, from the two intervals as if the shares were independent: both
+A share has one interval everywhere, in rows, charts and verdicts: Wilson's, which has a width at 0 and at 1 too. Where
+the best of many shares was picked, its level allows for as many tries (Bonferroni). Of a difference it is Newcombe's, from the two intervals as if the shares were independent: both
 models answer to the same samples, which makes the truth narrower.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
 LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many of how many."""
+
+    hits: int
+    count: int
+
+    @property
+    def value(self) -> float:
+        """From 0 to 1."""
+        return self.hits / self.count
+
+    def sure(self, tries: int = 1) -> Sure:
+        """With its interval, which allows for the best of so many tries."""
+        return wilson(self.value, self.count, tries)
 
 
 class Number(NamedTuple):
