@@ -2,7 +2,7 @@
 
     found = memory_window(matrix.values, matrix.checkpoints, threshold=0.8)
     found.earliest, found.steps, found.span      # for each t: the checkpoint, and the way back to it
-    found.trend.tau, found.trend.p, found.trend.widens
+    found.trend().tau, found.trend().widens      # by 2,000 permutations, so only where it is asked for
 
 For each t the window runs back from t while consistency(s, t) stays above the threshold, without a gap. One
 that reaches the first checkpoint may be longer than can be seen: it is `open`.
@@ -48,12 +48,13 @@ class MemoryWindow:
     steps: NDArray[np.int64]  # (T,) how many checkpoints back that is
     span: NDArray[np.int64]  # (T,) how many epochs or steps back
     open: NDArray[np.bool_]  # (T,) whether it reaches the first checkpoint
-    trend: Trend
+
+    def trend(self, *, seed: int = 0) -> Trend:
+        """Whether the windows grow with time; `seed` is that of the permutations."""
+        return trend_of(self.span, self.open, seed=seed)
 
 
-def memory_window(
-    consistency: Array, checkpoints: Times, threshold: float = 0.8, *, seed: int = 0
-) -> MemoryWindow:
+def memory_window(consistency: Array, checkpoints: Times, threshold: float = 0.8) -> MemoryWindow:
     """The windows of consistency (T, T), rows the shallow and columns the deep checkpoints."""
     who = "memory_window"
     values = checked_finite(who, consistency, "consistency (T, T)")
@@ -63,15 +64,13 @@ def memory_window(
         raise BadValue(who, "a threshold from 0 to below 1", threshold)
     times = checked_times(who, checkpoints, len(values))
     first = np.array([_first_above(values[: t + 1, t], threshold) for t in range(len(times))])
-    span, reaches = times - times[first], first == 0
     return MemoryWindow(
         checkpoints=tuple(times.tolist()),
         threshold=threshold,
         earliest=times[first],
         steps=np.arange(len(times)) - first,
-        span=span,
-        open=reaches,
-        trend=trend_of(span, reaches, seed=seed),
+        span=times - times[first],
+        open=first == 0,
     )
 
 
