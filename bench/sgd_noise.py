@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from _ratio import median_seconds, report
 from undertow.models.build import build_model
 from undertow.models.network import Network
-from undertow.temporal import draw_batches, sgd_noise
+from undertow.studies.temporal.sgd_steps import draw_batches, sgd_noise
 
 LR = 0.1
 

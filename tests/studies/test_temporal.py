@@ -6,13 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 
 from undertow.data.samples import Samples
 from undertow.studies.catalogue import find_study
 from undertow.studies.findings import row
 from undertow.studies.outcome import Outcome
-from undertow.studies.temporal.measures import pixels, some
-from undertow.studies.temporal.settings import MLP_CASE, RESNET_CASE
+from undertow.studies.temporal.composite_measures import pixels, some
+from undertow.studies.temporal.networks import MLP_CASE, RESNET_CASE
+from undertow.words import number
 
 
 def verdicts(name, rows):
@@ -69,19 +71,38 @@ def test_window_claim(widens, expected):
     assert verdicts("temporal/window", rows)[0].holds is expected
 
 
-@pytest.mark.parametrize(("gap", "expected"), [(0.2, True), (0.0, False)])
-def test_label_noise_is_judged_by_welch_at_every_cut(gap, expected):
-    rng = np.random.default_rng(0)
+def consistencies(clean, noisy):
+    """Rows of one cut, for test and corrupted pictures alike."""
     rows = []
-    for case, mean in ((f"{MLP_CASE}, clean labels", 0.99), (f"{MLP_CASE}, 40 % noise", 0.99 - gap)):
+    for case, values in ((f"{MLP_CASE}, clean labels", clean), (f"{MLP_CASE}, 40 % noise", noisy)):
         for split in ("test", "corrupted"):
             where = {"case": case, "seed": 0, "layer": "layer1", "split": split}
-            values = np.clip(rng.normal(mean, 0.05, 300), 0, 1)
             rows.append({**row("consistency", values.mean()), **where})
             rows += [{**row("pointwise", value, position=n), **where} for n, value in enumerate(values)]
-    collapses, near_one = verdicts("temporal/label-noise", rows)
+    return rows
+
+
+@pytest.mark.parametrize(("gap", "expected"), [(0.2, True), (0.0, False)])
+def test_label_noise_is_judged_by_welch_at_every_cut(gap, expected):
+    """The p-value is that of Welch and Satterthwaite, by hand."""
+    rng = np.random.default_rng(0)
+    a, b = (np.clip(rng.normal(mean, 0.05, count), 0, 1) for mean, count in ((0.99, 300), (0.99 - gap, 200)))
+    collapses, near_one = verdicts("temporal/label-noise", consistencies(a, b))
     assert collapses.holds is expected
     assert near_one.holds is True
+    parts = np.array([a.var(ddof=1) / 300, b.var(ddof=1) / 200])
+    df = parts.sum() ** 2 / (parts**2 / (299, 199)).sum()
+    p = 2 * stats.t.sf(abs(a.mean() - b.mean()) / parts.sum() ** 0.5, df)
+    assert f"{number(a.mean())} and {number(b.mean())}, p {number(p)}" in collapses.numbers
+
+
+@pytest.mark.parametrize(("noisy", "expected"), [(np.full(8, 1.0), False), (np.linspace(0.2, 0.8, 8), True)])
+def test_label_noise_where_clean_consistencies_have_no_spread(noisy, expected):
+    """All alike on both sides is no evidence; on one side it is the test of one sample against a number."""
+    collapses = verdicts("temporal/label-noise", consistencies(np.ones(8), noisy))[0]
+    assert collapses.holds is expected
+    p = f"p {number(stats.ttest_1samp(noisy, 1.0).pvalue)}" if expected else "no p"
+    assert collapses.numbers.endswith(p)
 
 
 def test_sgd_noise_claims_need_every_cut():

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from undertow.errors import BadValue, RunProblem
+from undertow.features.stopping import evaluating
 from undertow.models import build_model
 from undertow.temporal import batchnorm
 from undertow.temporal.compose_merge import compose
-from undertow.temporal.compose_split import Deep, capture, evaluating
+from undertow.temporal.compose_split import Deep, capture
 from undertow.temporal.cuts import find_cut
 
 NETS = {

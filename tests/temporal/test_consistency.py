@@ -217,20 +217,20 @@ def test_more_past_is_no_widening():
     """Everything consistent, or a constant window that the start cuts off: plain correlation says widening."""
     times = np.arange(20)
     every = memory_window(np.ones((20, 20)), times)
-    assert every.trend.widens is None
-    assert "no two can be compared; 20 reach the start" in every.trend.note
+    assert every.trend().widens is None
+    assert "no two can be compared; 20 reach the start" in every.trend().note
     band = (np.abs(times[:, None] - times[None, :]) <= 6).astype(float)
     constant = memory_window(band, times)
     assert constant.span.tolist() == [min(t, 6) for t in range(20)]
     assert stats.spearmanr(times, constant.span).pvalue < 1e-3
-    assert constant.trend.widens is None
-    assert "all equal" in constant.trend.note
+    assert constant.trend().widens is None
+    assert "all equal" in constant.trend().note
 
 
 def test_widening_and_narrowing_are_found():
     times = np.arange(1, 25)
     widening = (times[:, None] >= times[None, :] / 2).astype(float)
-    found = memory_window(widening, times).trend
+    found = memory_window(widening, times).trend()
     assert found.widens is True
     assert found.tau > 0.8
     spans = np.arange(24)[::-1].copy()

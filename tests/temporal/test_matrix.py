@@ -118,17 +118,17 @@ def test_a_column_and_a_row_carry_the_whole_models_too(run):
 
 def test_no_sample_goes_through_a_shallow_part_twice(run, monkeypatch):
     """T shallow passes for all cuts; fails if a cut or a block of samples costs another pass."""
-    from undertow.temporal import matrix_work
+    from undertow.temporal import matrix_evaluation
 
     seen = []
-    real = matrix_work.capture
+    real = matrix_evaluation.capture
 
     def counted(model, inputs, cuts, **options):
         seen.append((len(inputs), tuple(cuts)))
         return real(model, inputs, cuts, **options)
 
     composer = Composer(run, batch_size=32)
-    monkeypatch.setattr(matrix_work, "capture", counted)
+    monkeypatch.setattr(matrix_evaluation, "capture", counted)
     tight = composer.matrix()
     passes = seen[1:]  # the first looks at a few samples to plan the memory
     assert sum(count for count, _ in passes) == 4 * 90

@@ -1,4 +1,4 @@
-"""The swap profile: accuracies and drops by hand, its reading by the rules, and runs whose answer is known."""
+"""The swap profile: accuracies and drops by hand, its finding by the rules, and runs whose answer is known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 from undertow.data import load_data
 from undertow.errors import BadData
-from undertow.temporal import swap_profile
+from undertow.temporal import AFTER_LAST, swap_profile
 from undertow.training.config import TrainConfig
 from undertow.training.loop import train
 
@@ -53,19 +53,20 @@ def test_accuracies_drops_and_paired_intervals():
     for side in ("from_below", "from_above"):
         total = sum(getattr(part, side).value for part in found.parts)
         assert total == pytest.approx(found.drop.value, abs=1e-12)
-    names = [part.name for part in found.parts]
-    assert names == ["up to layer1", "between layer1 and layer2", "between layer2 and layer3", "after layer3"]
+    assert [part.name for part in found.parts] == [*CUTS, AFTER_LAST]
+    assert found.count == 300
 
 
 def test_the_sketch_of_noisy_digits():
     """Late features defeat even an early head, a late head still reads early ones: layers 2 and 3, not the head."""
     found = profile([0.85, 0.94, 0.94], [0.91, 0.84, 0.69], 0.94, 0.69)
-    assert found.entered == ("between layer1 and layer2", "between layer2 and layer3")
-    assert found.reading == (
-        "Memorisation entered between layer1 and layer3: 0.22 of the 0.25 lost accuracy goes there, as an early "
-        "deep part reads late features; from above it is up to layer2, so late parts do harm together; "
-        "not after layer3."
-    )
+    assert (found.finding, found.entered) == ("entered", ("layer2", "layer3"))
+    assert (found.below, found.above) == (
+        ("layer2", "layer3"),
+        ("layer1", "layer2"),
+    )  # late parts harm together
+    assert (found.free, found.misfits) == ((AFTER_LAST,), ())
+    assert found.cost == pytest.approx(0.22)
 
 
 @pytest.mark.parametrize("place", range(4))
@@ -74,34 +75,35 @@ def test_one_part_is_named_whichever_it_is(place):
     forth = [0.9 if k >= place else 0.6 for k in range(3)]
     back = [0.6 if k >= place else 0.9 for k in range(3)]
     found = profile(forth, back, 0.9, 0.6)
-    assert found.entered == (found.parts[place].name,)
-    assert f"Memorisation entered {found.parts[place].name}: 0.30 of the 0.30" in found.reading
-    assert "whichever way the parts are swapped; not " in found.reading
+    assert found.entered == found.above == (found.parts[place].name,)
+    assert found.cost == pytest.approx(found.drop.value) == pytest.approx(0.3)
+    assert set(found.free) == {part.name for part in found.parts} - set(found.entered)
 
 
 def test_two_parts_apart():
     found = profile([0.75, 0.75, 0.75], [0.75, 0.75, 0.75], 0.9, 0.6)
-    assert found.entered == ("up to layer1", "after layer3")
-    assert found.reading.startswith("Memorisation entered up to layer1 and after layer3: 0.30 of the 0.30")
-    assert found.reading.endswith("not between layer1 and layer3.")
+    assert found.entered == ("layer1", AFTER_LAST)
+    assert found.cost == pytest.approx(0.3)
+    assert found.free == ("layer2", "layer3")
 
 
 @pytest.mark.parametrize(
-    ("numbers", "says"),
+    ("numbers", "finding", "misfits", "below", "above"),
     [
-        (([0.8] * 3, [0.8] * 3, 0.80, 0.80), "Cannot tell: the late model is not clearly worse"),
-        (([0.8] * 3, [0.8] * 3, 0.7, 0.8), "Nothing to place: the late model is better"),
-        (([0.3, 0.8, 0.8], [0.8, 0.7, 0.7], 0.8, 0.6), "Cannot tell: cut after layer1, a composite is worse"),
+        (([0.8] * 3, [0.8] * 3, 0.80, 0.80), "not clearly worse", (), (), ()),
+        (([0.8] * 3, [0.8] * 3, 0.7, 0.8), "nothing lost", (), (), ()),
         (
-            ([0.9] * 3, [0.9] * 3, 0.9, 0.6),
-            "from below the drop of 0.30 comes after layer3, from above it is up to",
+            ([0.3, 0.8, 0.8], [0.8, 0.7, 0.7], 0.8, 0.6),
+            "misfit", ("layer1",), ("layer2", AFTER_LAST), ("layer2",),
         ),
+        (([0.9] * 3, [0.9] * 3, 0.9, 0.6), "ways disagree", (), (AFTER_LAST,), ("layer1",)),
     ],
-)
-def test_what_nobody_can_tell(numbers, says):
+)  # fmt: skip
+def test_what_nobody_can_tell(numbers, finding, misfits, below, above):
     """No drop; parts that do not fit; parts that do harm only together."""
     found = profile(*numbers)
-    assert says in found.reading
+    assert (found.finding, found.misfits) == (finding, misfits)
+    assert (found.below, found.above) == (below, above)
     assert found.entered == ()
 
 
@@ -109,7 +111,7 @@ def test_a_spread_out_drop():
     names = [f"layer{k}" for k in range(1, 9)]
     steps = np.linspace(0.9, 0.6, 10)
     found = profile(steps[1:-1][::-1], steps[1:-1], 0.9, 0.6, cuts=names)
-    assert "is spread out, no part has a clear 20% of it" in found.reading
+    assert (found.finding, found.below, found.entered) == ("spread out", (), ())
 
 
 def test_few_samples_cannot_tell():
@@ -117,7 +119,7 @@ def test_few_samples_cannot_tell():
     rng = np.random.default_rng(0)
     rows = [rng.permutation(40) < round(40 * share) for share in (0.9, 0.8, *([0.9] * 3), *([0.8] * 3))]
     found = swap_profile(np.array(rows[2:5]), np.array(rows[5:]), rows[0], rows[1], CUTS)
-    assert found.reading.startswith("Cannot tell: the late model is not clearly worse")
+    assert found.finding == "not clearly worse"
 
 
 def test_a_large_drop_that_may_be_chance_is_not_named():
@@ -128,23 +130,8 @@ def test_a_large_drop_that_may_be_chance_is_not_named():
     found = swap_profile(np.array([late, late, early]), np.array([first, early, late]), early, late, CUTS)
     drop = found.parts[0].from_below
     assert drop.low <= 0 < 0.2 * found.drop.value < drop.value
-    assert found.entered == ("between layer2 and layer3",)
-    assert found.reading.endswith("; not between layer1 and layer2 or after layer3.")
-
-
-def test_table_sets_parts_beside_probe_gap_and_drift():
-    found = profile([0.6, 0.9, 0.9], [0.9, 0.6, 0.6], 0.9, 0.6)
-    table = found.table(probe_gap=[0.25, 0.2, 0.05], drift=[0.1, 0.4, 0.2, 0.3])
-    assert table["part"].tolist() == [part.name for part in found.parts]
-    assert table["cut"].tolist()[:3] == CUTS
-    assert table["entered"].tolist() == [False, True, False, False]
-    assert table["from_below"].tolist() == pytest.approx([0, 0.3, 0, 0])
-    assert table["drift"].tolist() == [0.1, 0.4, 0.2, 0.3]
-    assert table["probe_gap"].tolist()[:3] == [0.25, 0.2, 0.05]
-    assert table["probe_gap"].isna().tolist() == [False, False, False, True]
-    assert found.table()["drift"].isna().all()
-    with pytest.raises(BadData, match="wanted 4 numbers, one per part, got 3"):
-        found.table(drift=[0.1, 0.4, 0.2])
+    assert found.entered == ("layer3",)
+    assert found.free == ("layer2", AFTER_LAST)
 
 
 def test_bad_answers_are_refused():
@@ -219,10 +206,10 @@ def profile_of(early, late, data):
 @pytest.mark.parametrize(
     ("block", "place"),
     [
-        ("layer1", "up to layer1"),
-        ("layer2", "between layer1 and layer2"),
-        ("layer3", "between layer2 and layer3"),
-        ("head", "after layer3"),
+        ("layer1", "layer1"),
+        ("layer2", "layer2"),
+        ("layer3", "layer3"),
+        ("head", AFTER_LAST),
     ],
 )
 def test_the_part_trained_on_noise_is_named(clean, block, place):
@@ -230,7 +217,7 @@ def test_the_part_trained_on_noise_is_named(clean, block, place):
     found = profile_of(early, trained_on(early, data, block), data)
     assert found.early.value > 0.9
     assert found.entered == (place,)
-    assert f"Memorisation entered {place}:" in found.reading
+    assert found.finding == "entered"
 
 
 def test_two_parts_trained_on_noise_are_placed_within_them(clean):
@@ -249,4 +236,4 @@ def test_training_on_true_labels_names_nothing(clean, block):
     early, data = clean
     found = profile_of(early, trained_on(early, data, block, noise=0.0), data)
     assert found.entered == ()
-    assert not found.reading.startswith("Memorisation")
+    assert found.finding != "entered"

@@ -64,7 +64,7 @@ def stream_features(
     tap, count = Tap(model, layers, call=call, conv=conv, tokens=tokens), count_samples(x)
     for start in range(0, count, batch_size):
         rows = slice(start, min(start + batch_size, count))
-        batch = to_device(_slice(x, rows), device_of(tap.model))
+        batch = to_device(rows_of(x, rows), device_of(tap.model))
         if prepare is not None and isinstance(batch, Tensor):
             batch = prepare(batch)
         with tap:
@@ -134,7 +134,8 @@ def count_samples(x: Inputs) -> int:
     return counts.pop()
 
 
-def _slice(x: Inputs, rows: slice) -> Inputs:
+def rows_of(x: Inputs, rows: slice) -> Inputs:
+    """Some samples of the inputs; what is no tensor stays as it is."""
     if isinstance(x, Tensor):
         return x[rows]
     if isinstance(x, Mapping):

@@ -132,7 +132,7 @@ class Tap:
         try:
             self._now = now
             with torch.no_grad(), uncompiled():
-                output = _call(self.model, inputs)
+                output = call(self.model, inputs)
         finally:
             self._now = None  # a call of the model itself, or by another tap, is not ours
         self._check_calls(now)
@@ -277,7 +277,8 @@ def _check_names(model: nn.Module, inputs: Inputs) -> None:
             raise unknown(f"input of {type(model).__name__}", wrong, names)
 
 
-def _call(model: nn.Module, inputs: Inputs) -> Any:
+def call(model: nn.Module, inputs: Inputs) -> Any:
+    """The model's answer to one tensor, keyword arguments or positional arguments."""
     if isinstance(inputs, Tensor):
         return model(inputs)
     return model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)

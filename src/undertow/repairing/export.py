@@ -29,9 +29,9 @@ from torch import Tensor, nn
 
 from undertow._version import __version__
 from undertow.errors import BadValue, NotThere, RunProblem
-from undertow.features.tap import Inputs, main_tensor
+from undertow.features.tap import Inputs, call, main_tensor
 from undertow.files import aside, write_text
-from undertow.repairing.graft import Graft, Stopped, SubspaceHead, call, cut_body
+from undertow.repairing.graft import Graft, Stopped, SubspaceHead, cut_body
 from undertow.training.foreign import load_weights, read_weights
 from undertow.training.prepare import build_from_facts
 

@@ -15,16 +15,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from undertow.errors import BadValue
-from undertow.features.head import entering as entering_tensor
 from undertow.features.head import layer_called
 from undertow.features.layers import resolve_layers, unwrap
-from undertow.features.tap import ConvRule, Inputs, Tap, TokenRule, device_of, main_tensor, to_device
+from undertow.features.stopping import run_up_to
+from undertow.features.tap import ConvRule, Inputs, Tap, TokenRule, call, device_of, main_tensor, to_device
 from undertow.latent.arrays import as_tensor
 from undertow.latent.masc import MASC
 from undertow.latent.probe import Probe
@@ -68,10 +68,6 @@ class Graft(nn.Module):
         return f"layer={self.layer!r}"
 
 
-class _Reached(Exception):
-    """The forward pass has come as far as it needs to."""
-
-
 class Stopped(nn.Module):
     """A model whose forward pass ends at one of its layers: with its output, or with what enters it."""
 
@@ -83,29 +79,14 @@ class Stopped(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the layer gives, or gets."""
-        found: list[Any] = []
-
-        def stop(
-            _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any = None
-        ) -> None:
-            found.append(entering_tensor(self.layer, args, kwargs) if self.entering else output)
-            if not torch.compiler.is_compiling():
-                raise _Reached
-            # An exported graph runs on, and drops what nobody uses; what follows may work in place.
-            found[-1] = main_tensor(found[-1], self.layer).clone()
-
-        module = self._target[0]
-        hook = module.register_forward_pre_hook if self.entering else module.register_forward_hook
-        handle = hook(stop, with_kwargs=True)
-        try:
-            self.model(*args, **kwargs)
-        except _Reached:
-            pass
-        finally:
-            handle.remove()
-        if not found:
-            raise BadValue("Graft", "a layer that the forward pass calls", self.layer, "Choose another.")
-        return found[0]
+        # An exported graph runs on, and drops what nobody uses.
+        found, _ = run_up_to(
+            lambda: self.model(*args, **kwargs),
+            {self.layer: self._target[0]},
+            entering=self.entering,
+            go_on=torch.compiler.is_compiling(),
+        )
+        return found[self.layer]
 
 
 class SubspaceHead(nn.Module):
@@ -181,13 +162,6 @@ def fold_temperature(head: nn.Module, temperature: float) -> None:
         else:
             for parameter in head.parameters():
                 parameter /= temperature
-
-
-def call(module: nn.Module, inputs: Inputs) -> Any:
-    """`module` called with one tensor, positional or keyword arguments."""
-    if isinstance(inputs, Tensor):
-        return module(inputs)
-    return module(**inputs) if isinstance(inputs, dict) else module(*cast("tuple[Any, ...]", inputs))
 
 
 def _head(probe: Probe, dtype: torch.dtype) -> nn.Module:

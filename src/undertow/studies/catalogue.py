@@ -42,9 +42,9 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "latent.resnet": ("resnet18-modes",),
     "latent.no_download": ("no-download",),
     "temporal.composites": ("memory", "window", "transfer", "forgetting"),
-    "temporal.change": ("drift", "induction", "bound"),
+    "temporal.feature_space": ("drift", "induction", "bound"),
     "temporal.noise": ("label-noise", "sgd-noise"),
-    "temporal.actions": ("reinitialise", "freeze"),
+    "temporal.interventions": ("reinitialise", "freeze"),
 }
 
 STUDIES: Mapping[str, str] = {

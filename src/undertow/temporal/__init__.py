@@ -8,12 +8,10 @@
     found.predictions, found.losses, found.table
     at = found.cut("layer2")
     matrix = consistency_matrix(found.predictions[at], found.deep)
-    memory_window(matrix.values, matrix.checkpoints).trend    # does the memory window widen?
-    swap_profile(early_late, late_early, early, late, cuts).reading        # where memorisation sits
-    noise = sgd_noise(model, x, y, probe_x, cut="layer2")     # what one SGD step does to features
-    isotropy_test(noise.delta[:, 0]).p
-    bound_table(train_features, train_labels, ...)            # class-wise gaps beside distances of features
+    memory_window(matrix.values, matrix.checkpoints).trend()  # does the memory window widen?
+    swap_profile(early_late, late_early, early, late, cuts).entered        # where memorisation sits
 
+What only the studies of paper 000 measure (one-step SGD noise, forgetting, the bound) is in undertow.studies.temporal.
 Names are imported when they are first used.
 """
 

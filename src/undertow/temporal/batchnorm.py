@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from undertow.errors import BadValue
 from undertow.features.layers import unwrap
-from undertow.features.stream import count_samples
-from undertow.features.tap import Inputs, device_of, to_device, uncompiled
-from undertow.temporal.compose_split import call, evaluating, rows_of
+from undertow.features.stopping import evaluating
+from undertow.features.stream import count_samples, rows_of
+from undertow.features.tap import Inputs, call, device_of, to_device, uncompiled
 from undertow.temporal.cuts import find_cut
 
 KINDS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)

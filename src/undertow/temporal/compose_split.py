@@ -11,17 +11,17 @@ run. What a later operation would change in place is copied first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch import nn
 
 from undertow.features.layers import named_layers, unwrap
-from undertow.features.tap import Inputs, uncompiled
+from undertow.features.stopping import copied, hooked, run_up_to
+from undertow.features.stream import rows_of
+from undertow.features.tap import Inputs, call, uncompiled
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,6 @@ class Cut:
     in_place: bool = False  # whether the deep part changes what it is given
 
 
-class _Stop(BaseException):
-    """Ends a pass; no Exception, so that a model's own `except` does not catch it."""
-
-
 def capture(
     model: nn.Module, inputs: Inputs, cuts: Iterable[str], *, go_on: bool = False
 ) -> tuple[dict[str, Any], Any]:
@@ -47,28 +43,9 @@ def capture(
     The model should be in evaluation mode already; gradients are not recorded.
     """
     inner = unwrap(model)
-    modules, found, missing = named_layers(inner), dict[str, Any](), set(cuts)
-
-    def keep(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(module: nn.Module, args: Any, output: Any) -> None:
-            missing.discard(name)
-            stop = not missing and not go_on
-            found[name] = output if stop else copied(output)
-            if stop:
-                raise _Stop
-
-        return hook
-
-    with ExitStack() as stack:
-        for name in tuple(missing):
-            stack.callback(modules[name].register_forward_hook(keep(name)).remove)
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(uncompiled())
-        try:
-            whole = call(inner, inputs)
-        except _Stop:
-            whole = None
-    return found, whole
+    layers = named_layers(inner)
+    with torch.no_grad(), uncompiled():
+        return run_up_to(lambda: call(inner, inputs), {name: layers[name] for name in cuts}, go_on=go_on)
 
 
 class Deep:
@@ -86,11 +63,8 @@ class Deep:
             if self._tail is not None:
                 return self._tail(output)
             few = inputs if self.cut.whole_prefix else rows_of(inputs, slice(0, 1))
-            hook = self._module.register_forward_hook(lambda *_: output)
-            try:
+            with hooked({self.cut.name: self._module}, lambda *_: output):
                 return call(self.model, few)
-            finally:
-                hook.remove()
 
 
 def chain_after(model: nn.Module, cut: str) -> nn.Sequential | None:
@@ -105,37 +79,3 @@ def chain_after(model: nn.Module, cut: str) -> nn.Sequential | None:
         after = [*(getattr(level, name) for name in names[names.index(part) + 1 :]), *after]
         level = getattr(level, part)
     return nn.Sequential(*after)
-
-
-def call(model: nn.Module, inputs: Inputs) -> Any:
-    """The model's answer to one tensor, keyword arguments or positional arguments."""
-    if isinstance(inputs, Tensor):
-        return model(inputs)
-    return model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
-
-
-def rows_of(inputs: Inputs, rows: slice) -> Inputs:
-    """Some samples of the inputs; what is no tensor stays as it is."""
-    if isinstance(inputs, Tensor):
-        return inputs[rows]
-    if isinstance(inputs, Mapping):
-        return {key: value[rows] if isinstance(value, Tensor) else value for key, value in inputs.items()}
-    return tuple(value[rows] if isinstance(value, Tensor) else value for value in inputs)
-
-
-def copied(tree: Any) -> Any:
-    """The same with each tensor copied; strides stay, as they decide how the next layer computes."""
-    return tree_map_only(Tensor, torch.clone, tree)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Generator[None]:
-    """Evaluation mode inside the block; every module's own mode after it."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        for module, _ in modes:
-            module.training = False  # train() and eval() are overridden by some modules, with side effects
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode

@@ -24,9 +24,10 @@ from torch import Tensor, nn
 
 from undertow.errors import BadData, BadValue
 from undertow.features.layers import named_layers, resolve_layers, unwrap
-from undertow.features.stream import count_samples
-from undertow.features.tap import Inputs, device_of, main_tensor, to_device
-from undertow.temporal.compose_split import Cut, Deep, call, capture, chain_after, copied, evaluating, rows_of
+from undertow.features.stopping import copied, evaluating
+from undertow.features.stream import count_samples, rows_of
+from undertow.features.tap import Inputs, call, device_of, main_tensor, to_device
+from undertow.temporal.compose_split import Cut, Deep, capture, chain_after
 from undertow.temporal.cuts_trace import Timeline, trace
 
 SAMPLES = 4
@@ -45,7 +46,7 @@ def valid_cuts(model: nn.Module, x: Inputs) -> tuple[str, ...]:
 
 def explain_cuts(model: nn.Module, x: Inputs) -> dict[str, str]:
     """Every module in the order in which it ends, with "" if it is a valid cut, else the reason why not."""
-    tried = _Tried(model, x)
+    tried = _CutTrials(model, x)
     reasons = tried.reasons()
     return {name: reasons[name] for name in tried.in_order()}
 
@@ -59,7 +60,7 @@ def find_cut(model: nn.Module, name: str, x: Inputs | None = None, *, who: str =
     if len(names) != 1 or names[0] not in named_layers(model):
         raise BadValue(who, "one module's name", name, f"It means {', '.join(names)}.")
     if x is not None:
-        return _Tried(model, x).find(names[0], who)
+        return _CutTrials(model, x).find(names[0], who)
     found = _chain_cut(unwrap(model), names[0])
     if found is None:
         raise BadValue(
@@ -74,7 +75,7 @@ def find_cuts(model: nn.Module, names: str | Iterable[str], x: Inputs, *, who: s
 
     That is `model.cuts` where the model has such a list, else those of its probed layers that are valid cuts.
     """
-    tried = _Tried(model, x)
+    tried = _CutTrials(model, x)
     if names == "auto":
         own = getattr(unwrap(model), "cuts", None) or resolve_layers(model, "auto")
         chosen = [name for name in own if not tried.problem(name)]
@@ -88,13 +89,13 @@ def find_cuts(model: nn.Module, names: str | Iterable[str], x: Inputs, *, who: s
 
 def sort_cuts(model: nn.Module, names: Iterable[str], x: Inputs) -> tuple[list[str], dict[str, str]]:
     """Those of the modules that are cuts, in the order in which they run, and why the others are none."""
-    tried = _Tried(model, x)
+    tried = _CutTrials(model, x)
     reasons = {name: tried.problem(name) for name in names}
     valid = sorted((name for name, reason in reasons.items() if not reason), key=tried.moment)
     return valid, {name: reason for name, reason in reasons.items() if reason}
 
 
-class _Tried:
+class _CutTrials:
     """One model on a few samples, and what was found about its modules so far."""
 
     def __init__(self, model: nn.Module, x: Inputs) -> None:

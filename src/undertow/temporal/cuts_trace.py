@@ -12,8 +12,7 @@ used after it. Values are told apart by their memory: a view is the value it loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,12 +22,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from undertow.features.layers import named_layers, unwrap
-from undertow.features.tap import Inputs, uncompiled
-from undertow.temporal.compose_split import call, evaluating
+from undertow.features.stopping import evaluating, hooked
+from undertow.features.tap import Inputs, call, uncompiled
 
 
 @dataclass(frozen=True)
-class Call:
+class ModuleEnd:
     """The end of one call of a module."""
 
     moment: int
@@ -41,7 +40,7 @@ class Timeline:
 
     weights: Mapping[str, int]  # parameter or buffer -> its memory
     moments: int = 0
-    calls: dict[str, list[Call]] = field(default_factory=dict[str, list[Call]])
+    calls: dict[str, list[ModuleEnd]] = field(default_factory=dict[str, list[ModuleEnd]])
     first: dict[int, int] = field(default_factory=dict[int, int])
     last: dict[int, int] = field(default_factory=dict[int, int])
     born: dict[int, int] = field(default_factory=dict[int, int])  # values that depend on the input
@@ -91,7 +90,7 @@ class Timeline:
         places = {weight: self.weights[weight] for weight in self.weights if weight in self.used()}
         return [weight for weight, place in places.items() if self.first[place] <= end < self.last[place]]
 
-    def _around(self, end: Call) -> int:
+    def _around(self, end: ModuleEnd) -> int:
         live = {value for value, made in self.born.items() if made <= end.moment < self.last.get(value, made)}
         return len(live - end.values)
 
@@ -141,13 +140,17 @@ def trace(model: nn.Module, inputs: Inputs) -> Timeline:
     }
     line = Timeline(weights)
     line.born.update(dict.fromkeys(memory(inputs), 0))
-    with ExitStack() as stack:
-        stack.enter_context(evaluating(inner))
-        for name, module in named_layers(inner).items():
-            stack.callback(module.register_forward_hook(_ended(line, name)).remove)
-        stack.enter_context(uncompiled())
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(_Watch(line))
+
+    def note_end(name: str, args: Any, output: Any) -> None:
+        line.calls.setdefault(name, []).append(ModuleEnd(line.moments, memory(output)))
+
+    with (
+        evaluating(inner),
+        hooked(named_layers(inner), note_end),
+        uncompiled(),
+        torch.no_grad(),
+        _Watch(line),
+    ):
         call(inner, inputs)
     return line
 
@@ -156,13 +159,6 @@ def memory(tree: Any) -> frozenset[int]:
     """The memory of all tensors in nested tuples, lists, dicts and model outputs; empty tensors have none."""
     places = (leaf.untyped_storage().data_ptr() for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
     return frozenset(place for place in places if place)
-
-
-def _ended(line: Timeline, name: str) -> Callable[[nn.Module, Any, Any], None]:
-    def hook(module: nn.Module, args: Any, output: Any) -> None:
-        line.calls.setdefault(name, []).append(Call(line.moments, memory(output)))
-
-    return hook
 
 
 def _only_shape(operation: Any) -> bool:

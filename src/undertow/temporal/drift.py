@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from undertow.errors import BadData, BadValue
+from undertow.latent.spectrum import eigenvectors
 from undertow.richness.rows import Array, as_tensor
 
 State = Mapping[str, Tensor] | nn.Module
@@ -123,31 +124,28 @@ def feature_trajectories(features: Array | Sequence[Array], components: int = 2)
     off = flat - mean
     if not 1 <= components <= min(off.shape):
         raise BadValue("feature_trajectories", f"from 1 to {min(off.shape)} components", components)
-    variances, directions = _principal(off)
-    # Directions from a small rest of rounding would point anywhere.
-    rank = int((variances > 1e-12 * variances[0]).sum()) if float(variances[0]) > 0 else 0
-    if components > rank:
+    variances, directions = principal_directions(off, components)
+    if components > len(variances):
         raise BadData(
-            f"feature_trajectories: wanted {components} directions with variance, got features with {rank}."
+            f"feature_trajectories: wanted {components} directions with variance, got features with {len(variances)}."
         )
-    directions = directions[:components]
     largest = directions.gather(1, directions.abs().argmax(1, keepdim=True))
     directions = directions * largest.sign()
     points = (off @ directions.T).reshape(*rows.shape[:2], components)
-    explained = variances[:components] / off.square().sum()
+    explained = variances / off.square().sum()
     found = (points, explained, mean, directions)
     return Trajectories(*(tensor.cpu().numpy() for tensor in found))
 
 
-def _principal(off: Tensor) -> tuple[Tensor, Tensor]:
-    """Falling sums of squares along the principal directions, and these (R, D); from the smaller side."""
-    count, dim = off.shape
-    values, vectors = torch.linalg.eigh(off.T @ off if dim <= count else off @ off.T)
-    values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)  # below 0 by rounding only
-    if dim <= count:
-        return values, vectors.T
-    images = vectors.T @ off
-    return values, images / images.norm(dim=1, keepdim=True).clamp(min=torch.finfo(off.dtype).tiny)
+def principal_directions(off: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Falling sums of squares (K,) of centred rows (N, D) along their principal directions, and these (K, D).
+
+    From the smaller side; fewer than `count` where the rows have no variance along so many.
+    """
+    wide = off.shape[1] > len(off)
+    found = eigenvectors(off @ off.T if wide else off.T @ off, count=count)
+    vectors = off.T @ found.vectors / found.values.sqrt() if wide else found.vectors
+    return found.values, vectors.T
 
 
 def _state(of: State) -> dict[str, Tensor]:

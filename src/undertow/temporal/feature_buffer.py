@@ -1,7 +1,7 @@
 """Room for the features of a block of samples, made once and used again for every block.
 
-    shelf = Shelf(rows=2000)
-    part = shelf.put("layer2", 256, output)      # rows 256 to 256 + len(output); the same numbers, in their place
+    buffer = FeatureBuffer(rows=2000)
+    part = buffer.put("layer2", 256, output)      # rows 256 to 256 + len(output); the same numbers, in their place
 
 Features kept piece by piece, between activations that come and go, leave holes that the allocator cannot fill:
 the process grew to two and a half times what was held. Whatever does not fit such a room (a tuple, samples of
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 
-class Shelf:
+class FeatureBuffer:
     """One tensor per cut with a row for each sample."""
 
     def __init__(self, rows: int) -> None:

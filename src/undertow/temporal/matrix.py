@@ -29,7 +29,7 @@ from undertow.temporal.compose_merge import merge
 from undertow.temporal.compose_split import Cut
 from undertow.temporal.cuts import SAMPLES, find_cuts
 from undertow.temporal.matrix_data import Source, chosen_checkpoints, gather, gather_calibration
-from undertow.temporal.matrix_evaluation import Evaluation, Settings
+from undertow.temporal.matrix_evaluation import MatrixEvaluation, MatrixSettings
 from undertow.temporal.matrix_result import CompositeMatrix
 from undertow.training.foreign import load_weights, read_weights
 from undertow.training.prepare import find_device, objective_of
@@ -110,7 +110,7 @@ class Composer:
         progress: Progress | None = None,
     ) -> CompositeMatrix:
         """Answers of all composites; see `composite_matrix`."""
-        settings = Settings(
+        settings = MatrixSettings(
             cuts=self.cuts,
             shallow=chosen_checkpoints(self.run, checkpoints if shallow is None else shallow),
             deep=chosen_checkpoints(self.run, checkpoints if deep is None else deep),
@@ -120,7 +120,7 @@ class Composer:
             read=self._scalar_answers(),
         )
         data = gather(self.run, x, y, split)
-        return Evaluation(self.load, settings, data, self._calibration).run(progress)
+        return MatrixEvaluation(self.load, settings, data, self._calibration).run(progress)
 
     def _fresh(self) -> nn.Module:
         # A user's factory may draw from the global generator: the same draws each time, and none lost.

@@ -22,9 +22,8 @@ from undertow.data.entries import rows_of as samples_at
 from undertow.data.inputs import to_inputs
 from undertow.data.samples import DataSet, Samples
 from undertow.errors import BadData, BadValue, unknown
-from undertow.features.stream import count_samples
+from undertow.features.stream import count_samples, rows_of
 from undertow.features.tap import Inputs, to_device
-from undertow.temporal.compose_split import rows_of
 from undertow.training.run import Run
 from undertow.training.schedule import CheckpointSchedule
 from undertow.training.seeds import stream

@@ -1,6 +1,6 @@
 """The loop behind a composite matrix: shallow part by shallow part, block by block.
 
-    work = Evaluation(load, settings, data)        # load(at, into=None) gives the whole model of a checkpoint
+    work = MatrixEvaluation(load, settings, data)        # load(at, into=None) gives the whole model of a checkpoint
     work.plan.words                                # what will be held in memory
     work.run(progress)                             # CompositeMatrix
 
@@ -27,13 +27,12 @@ from undertow.features.tap import Inputs, device_of, main_tensor
 from undertow.temporal.batchnorm import Statistics, estimate, even_batches, norms_after, with_statistics
 from undertow.temporal.compose_split import Cut, Deep, capture
 from undertow.temporal.cuts import SAMPLES, same_answers
-from undertow.temporal.feature_buffer import Shelf
+from undertow.temporal.feature_buffer import FeatureBuffer
 from undertow.temporal.matrix_data import Given
 from undertow.temporal.matrix_plan import make_plan
 from undertow.temporal.matrix_result import CompositeMatrix
 from undertow.temporal.matrix_scores import Read, Scores, Shape, class_outputs
 
-Part = tuple[Cut, Deep]
 WHOLE = ""  # no module has this name
 
 
@@ -46,7 +45,7 @@ class Load(Protocol):
 
 
 @dataclass(frozen=True)
-class Settings:
+class MatrixSettings:
     """What is evaluated and how."""
 
     cuts: tuple[Cut, ...]
@@ -90,10 +89,10 @@ class DeepParts:
 
     def __init__(self, load: Load, cuts: tuple[Cut, ...], *, hold: bool) -> None:
         self._load, self._cuts, self._hold = load, cuts, hold
-        self._held: dict[int, list[Part]] = {}
+        self._held: dict[int, list[tuple[Cut, Deep]]] = {}
         self._one: nn.Module | None = None
 
-    def __getitem__(self, at: int) -> list[Part]:
+    def __getitem__(self, at: int) -> list[tuple[Cut, Deep]]:
         """The deep parts at all cuts; not held, they are good until the next checkpoint is asked for."""
         if at in self._held:
             return self._held[at]
@@ -104,14 +103,16 @@ class DeepParts:
         return parts
 
 
-class Evaluation:
+class MatrixEvaluation:
     """The work on one data set."""
 
-    def __init__(self, load: Load, settings: Settings, data: Given, calibration: Given | None = None) -> None:
+    def __init__(
+        self, load: Load, settings: MatrixSettings, data: Given, calibration: Given | None = None
+    ) -> None:
         self.settings, self.data, self.calibration = settings, data, calibration
         self._load, self._front = load, load(settings.shallow[0])  # the model that runs shallow parts
         self._device = device_of(self._front)
-        self._shelf, self._ones = Shelf(SAMPLES), dict[int, Inputs]()
+        self._buffer, self._ones = FeatureBuffer(SAMPLES), dict[int, Inputs]()
         few = self._piece(data, slice(0, min(SAMPLES, data.count)), go_on=True)
         outputs = class_outputs(main_tensor(few.whole)).shape[1]
         self.scores = Scores(
@@ -128,7 +129,7 @@ class Evaluation:
             calibration=0 if calibration is None else calibration.count,
         )
         most = max(sum(rows.stop - rows.start for rows in block) for block in self.plan.blocks)
-        self._shelf = Shelf(max(most, 0 if calibration is None else calibration.count))
+        self._buffer = FeatureBuffer(max(most, 0 if calibration is None else calibration.count))
         self._parts = DeepParts(load, settings.cuts, hold=self.plan.hold)
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> CompositeMatrix:
@@ -162,15 +163,15 @@ class Evaluation:
     def _piece(self, data: Given, rows: slice, *, first: int = 0, go_on: bool) -> Piece:
         """Features of one batch from one pass; with `go_on` the whole model's outputs too.
 
-        Sample `first` has the first place on the shelf.
+        Sample `first` has the first place in the buffer.
         """
         inputs = data.batch(rows, self._device)
         features, whole = capture(self._front, inputs, self.settings.shape.cuts, go_on=go_on)
         if not any(cut.whole_prefix for cut in self.settings.cuts):
             inputs = self._one_of(data)
         place = rows.start - first
-        outputs = self._shelf.put(WHOLE, place, main_tensor(whole)) if go_on else None
-        kept = {name: self._shelf.put(name, place, part) for name, part in features.items()}
+        outputs = self._buffer.put(WHOLE, place, main_tensor(whole)) if go_on else None
+        kept = {name: self._buffer.put(name, place, part) for name, part in features.items()}
         return Piece(rows, inputs, kept, outputs)
 
     def _one_of(self, data: Given) -> Inputs:

@@ -15,7 +15,7 @@ from undertow.sizes import show_size
 
 
 @dataclass(frozen=True)
-class Plan:
+class MatrixPlan:
     """How the work is laid out."""
 
     hold: bool
@@ -25,7 +25,7 @@ class Plan:
 
 def make_plan(
     budget: int, *, results: int, model: int, deep: int, sample: int, count: int, batch: int, calibration: int = 0
-) -> Plan:  # fmt: skip
+) -> MatrixPlan:  # fmt: skip
     """The plan with the fewest blocks of samples that keeps to the budget.
 
     Args:
@@ -53,4 +53,4 @@ def make_plan(
     most = min(size * batch, count)
     shown = f"features of {most:,} samples at a time ({show_size(sample * most)})"
     parts = f"{deep} deep parts held ({show_size(deep * model)})" if hold else "one deep part at a time"
-    return Plan(hold, blocks, f"{shown}, {parts}, {show_size(results)} of results")
+    return MatrixPlan(hold, blocks, f"{shown}, {parts}, {show_size(results)} of results")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from undertow.plots import line, panels
 from undertow.studies.findings import Findings, number
 from undertow.studies.recipe import Case, Change, Claim, Study, Verdict
-from undertow.studies.temporal.settings import (
+from undertow.studies.temporal.networks import (
     LAPTOP,
     LAPTOP_WORDS,
     MLP,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-COLUMN = "undertow.studies.temporal.measures:column"
-MATRIX = "undertow.studies.temporal.measures:matrix"
+COLUMN = "undertow.studies.temporal.composite_measures:column"
+MATRIX = "undertow.studies.temporal.composite_measures:matrix"
 HIGH = 0.98
 """The paper's accuracy of composites that still fit."""
 CHANCE = 0.025

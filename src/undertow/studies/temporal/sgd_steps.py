@@ -33,8 +33,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from undertow.errors import BadData, BadValue
-from undertow.temporal.sgd_products import by_products, linear_layers
-from undertow.temporal.sgd_source import Checkpoint, Loss, Source
+from undertow.studies.temporal.sgd_model import Loss, SteppedModel, StepSource
+from undertow.studies.temporal.sgd_products import by_products, linear_layers
 
 BLOCK = 2**30
 """Bytes that the activations of the batches worked on at once may take."""
@@ -90,8 +90,8 @@ def sgd_noise(
         )
     rows = batches if isinstance(batches, Tensor) else draw_batches(len(x), batches, batch_size, generator)
     _check_batches(rows, len(x))
-    with Checkpoint.of(model, cut, dtype) as net:
-        source = Source(net, x, y, loss, lr, prepare)
+    with SteppedModel.of(model, cut, dtype) as net:
+        source = StepSource(net, x, y, loss, lr, prepare)
         probes = source.inputs(probe_x)
         with torch.no_grad():
             features = net.features(probes, net.tensors)
@@ -115,7 +115,7 @@ def draw_batches(
 
 
 def _deltas(
-    source: Source, probes: Tensor, features: Tensor, rows: Tensor
+    source: StepSource, probes: Tensor, features: Tensor, rows: Tensor
 ) -> tuple[Tensor, Literal["products", "steps"]]:
     """(B, M, D) by the quicker route that holds."""
     moving = source.net.moving(probes[:1])
@@ -136,7 +136,7 @@ def _deltas(
 
 
 def _by_steps(
-    source: Source, moving: Mapping[str, Tensor], probes: Tensor, features: Tensor, rows: Tensor
+    source: StepSource, moving: Mapping[str, Tensor], probes: Tensor, features: Tensor, rows: Tensor
 ) -> Tensor:
     """(B, M, D) by a gradient and a moved pass for each batch."""
     net, deltas = source.net, features.new_empty(len(rows), *features.shape)

@@ -1,6 +1,6 @@
 """A model at one checkpoint, and the mini-batches whose steps start there.
 
-    with Checkpoint.of(model, "layer2", torch.float64) as net:
+    with SteppedModel.of(model, "layer2", torch.float64) as net:
         net.features(inputs, net.tensors)         # (N, D) at the cut; nothing behind it is computed
         net.moving(inputs)                        # the parameters that such features depend on
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,20 +19,13 @@ from torch.func import functional_call
 
 from undertow.errors import BadValue
 from undertow.features.layers import INPUT, named_layers, resolve_layers, unwrap
+from undertow.features.stopping import evaluating, run_up_to
 from undertow.features.tap import device_of, main_tensor, uncompiled
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
-class _Reached(Exception):
-    """The forward pass has come to the cut; the rest of it is not needed."""
-
-    def __init__(self, features: Tensor) -> None:
-        super().__init__()
-        self.features = features
-
-
-class Checkpoint:
+class SteppedModel:
     """A model in evaluation mode with its tensors in another precision, run to its end or up to the cut."""
 
     def __init__(self, model: nn.Module, cut: str, dtype: torch.dtype | None) -> None:
@@ -50,18 +43,11 @@ class Checkpoint:
 
     @classmethod
     @contextmanager
-    def of(cls, model: nn.Module, cut: str, dtype: torch.dtype | None) -> Generator[Checkpoint]:
+    def of(cls, model: nn.Module, cut: str, dtype: torch.dtype | None) -> Generator[SteppedModel]:
         """A checkpoint for the time of the block; after it every module has its own mode back."""
         net = cls(model, cut, dtype)
-        modes = [(module, module.training) for module in net.model.modules()]
-        try:
-            for module, _ in modes:
-                module.training = False
-            with uncompiled():
-                yield net
-        finally:
-            for module, mode in modes:
-                module.training = mode
+        with evaluating(net.model), uncompiled():
+            yield net
 
     def cast(self, tensor: Tensor) -> Tensor:
         """`tensor` on the model's device; in the wanted precision, if it holds floats."""
@@ -73,18 +59,10 @@ class Checkpoint:
 
     def features(self, inputs: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """The output of the cut (N, D); nothing behind it is computed."""
-
-        def leave(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            raise _Reached(main_tensor(output, self.cut).flatten(1))
-
-        handle = self.layers[self.cut].register_forward_hook(leave)
-        try:
-            functional_call(self.model, dict(tensors), (inputs,))
-        except _Reached as reached:
-            return reached.features
-        finally:
-            handle.remove()
-        raise BadValue("sgd_noise, cut", "a layer that the forward pass calls", self.cut)
+        found, _ = run_up_to(
+            lambda: functional_call(self.model, dict(tensors), (inputs,)), {self.cut: self.layers[self.cut]}
+        )
+        return main_tensor(found[self.cut], self.cut).flatten(1)
 
     def moving(self, probes: Tensor) -> dict[str, Tensor]:
         """The trainable parameters on which the features at the cut depend, as leaves of a graph."""
@@ -107,10 +85,10 @@ class Checkpoint:
         }
 
 
-class Source(NamedTuple):
+class StepSource(NamedTuple):
     """Where steps come from."""
 
-    net: Checkpoint
+    net: SteppedModel
     x: Tensor
     y: Tensor
     loss: Loss

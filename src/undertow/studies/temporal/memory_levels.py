@@ -1,6 +1,6 @@
 """Memory of single samples and of the whole set at (delta, window), and how the two are related.
 
-    found = memory_levels(predictions, checkpoints, at=300, reach=50)   # (T, T, N), or the column (T, N)
+    found = memory_levels(predictions, checkpoints, at=300, reach=50)   # (T, N) of one deep part
     found.deltas                      # (N,) the smallest delta at which each sample has memory
     found.delta                       # the smallest one for the set, with its interval
     found.particle(0.1), found.empirical(0.1)
@@ -26,14 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadValue
-from undertow.temporal.intervals import CONFIDENCE, RESAMPLES, Interval, bootstrap_mean
+from undertow.temporal.intervals import Interval, bootstrap_mean
 from undertow.temporal.predictions import (
     Array,
     Times,
     agreement,
     checked_predictions,
     checked_times,
-    coverage_note,
     place_of,
 )
 
@@ -46,13 +45,12 @@ One factor on delta at both levels: the theorem holds for the enlarged delta, so
 """
 
 
-class Share(NamedTuple):
+class MemoryShare(NamedTuple):
     """The samples that have memory at `factor` times delta, beside what the theorem promises."""
 
     factor: float
     share: float
     bound: float  # 1 - 1 / factor
-    holds: bool  # share > bound
 
 
 @dataclass(frozen=True)
@@ -60,11 +58,8 @@ class Relation:
     """Theorem 2 on data."""
 
     delta: float
-    empirical: bool  # the set has memory at delta
-    everyone: bool  # every sample has
-    shares: tuple[Share, ...]
+    shares: tuple[MemoryShare, ...]
     holds: bool | None  # None: neither premise is met, so the theorem says nothing
-    note: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +67,8 @@ class Memory:
     """Disagreement of every sample with the model at one checkpoint, over a window around it."""
 
     misses: NDArray[np.int64]  # (N,) checkpoints of the window with another answer
-    used: tuple[int, ...]  # the recorded checkpoints in the window, `at` among them
-    at: int
-    reach: int
+    used: tuple[int, ...]  # the recorded checkpoints in the window, the deep part's among them
     delta: Interval  # mean disagreement: the smallest delta of empirical-level memory
-    note: str = ""
 
     @property
     def deltas(self) -> NDArray[np.float64]:
@@ -85,67 +77,45 @@ class Memory:
 
     def particle(self, delta: float) -> NDArray[np.bool_]:
         """Which samples have particle-level memory at `delta`."""
-        return self.misses <= _checked(delta) * ROUNDING * len(self.used)
+        return self.misses <= delta * ROUNDING * len(self.used)
 
     def empirical(self, delta: float) -> bool:
         """Whether the set has empirical-level memory at `delta`."""
-        total = int(self.misses.sum())
-        return total <= _checked(delta) * ROUNDING * len(self.used) * len(self.misses)
+        return int(self.misses.sum()) <= delta * ROUNDING * len(self.used) * len(self.misses)
 
     def relation(self, delta: float | None = None, factors: Sequence[float] = FACTORS) -> Relation:
         """Theorem 2 at `delta` (by default the smallest that the set has memory at) and factors q > 1."""
         delta = self.delta.value if delta is None else delta
-        if not factors or min(factors) <= 1:
-            raise BadValue("relation", "factors above 1", tuple(factors))
-        empirical, everyone = self.empirical(delta), bool(self.particle(delta).all())
-        shares = tuple(self._share(delta, factor) for factor in factors)
-        if not empirical:  # then not everyone has it either, or part (1) would be broken
-            note = f"the set has no memory at {delta:.4g} (its delta is {self.delta.value:.4g}): nothing is promised"
-            return Relation(delta, empirical, everyone, shares, False if everyone else None, note)
-        return Relation(delta, empirical, everyone, shares, all(one.holds for one in shares))
-
-    def _share(self, delta: float, factor: float) -> Share:
-        share, bound = float(self.particle(factor * delta).mean()), 1 - 1 / factor
-        return Share(factor, share, bound, share > bound)
+        if not factors or min(factors) <= 1 or not delta >= 0:
+            raise BadValue("relation", "a delta of 0 or more and factors above 1", (delta, *factors))
+        shares = tuple(
+            MemoryShare(factor, float(self.particle(factor * delta).mean()), 1 - 1 / factor)
+            for factor in factors
+        )
+        if self.empirical(delta):
+            return Relation(delta, shares, all(one.share > one.bound for one in shares))
+        # If all samples had memory here although the set has none, part (1) would be broken.
+        return Relation(delta, shares, False if self.particle(delta).all() else None)
 
 
-def memory_levels(
-    predictions: Array,
-    checkpoints: Times,
-    at: int,
-    reach: int,
-    *,
-    confidence: float = CONFIDENCE,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Memory:
+def memory_levels(predictions: Array, checkpoints: Times, at: int, reach: int, *, seed: int = 0) -> Memory:
     """Disagreement over the checkpoints from `at` - `reach` to `at` + `reach`.
 
     Args:
-        predictions: classes (T, T, N) of all composites, or (T, N) of those with the deep part of `at`.
+        predictions: classes (T, N) of the composites with the deep part of `at`, by their shallow part.
         checkpoints: their T epochs or steps.
         at: t', the checkpoint of the deep part.
         reach: Delta t, in epochs or steps to each side.
-        confidence: of the interval of the set's delta.
-        resamples: of the bootstrap over samples.
-        seed: of the bootstrap.
+        seed: of the bootstrap over samples.
     """
     who = "memory_levels"
     if reach < 0:
         raise BadValue(who, "a reach of 0 or more", reach)
-    answers = checked_predictions(who, predictions, dims=(3, 2))
-    times = checked_times(who, checkpoints, len(answers))
+    column = checked_predictions(who, predictions, dims=(2,))
+    times = checked_times(who, checkpoints, len(column))
     place = place_of(who, times, at)
-    column = answers[:, place] if answers.ndim == 3 else answers
     used = np.flatnonzero(np.abs(times - at) <= reach)
     misses = (~agreement(column[used], column[place])).sum(0)
-    delta = bootstrap_mean(misses / len(used), confidence=confidence, resamples=resamples, seed=seed)
+    delta = bootstrap_mean(misses / len(used), seed=seed)
     delta = delta._replace(value=int(misses.sum()) / (len(used) * len(misses)))
-    note = coverage_note(times[used], at - reach, at + reach)
-    return Memory(misses, tuple(times[used].tolist()), at, reach, delta, note)
-
-
-def _checked(delta: float) -> float:
-    if not delta >= 0:
-        raise BadValue("memory", "a delta of 0 or more", delta)
-    return delta
+    return Memory(misses, tuple(times[used].tolist()), delta)

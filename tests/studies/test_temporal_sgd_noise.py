@@ -12,7 +12,7 @@ from torch.nn import functional
 from undertow.errors import BadData, BadValue, UnknownName
 from undertow.features import Tap
 from undertow.models import build_model
-from undertow.temporal import draw_batches, sgd_noise
+from undertow.studies.temporal.sgd_steps import draw_batches, sgd_noise
 
 
 def samples(*shape, count=40, classes=4, seed=0):
@@ -157,7 +157,7 @@ def test_blocks_of_batches_give_the_same(monkeypatch):
     model = build_model("mlp:16-12", (1, 4, 4), 4, seed=0)
     x, y = samples(1, 4, 4)
     whole = sgd_noise(model, x, y, x[:2], cut="layer2", batches=10, batch_size=8)
-    monkeypatch.setattr("undertow.temporal.sgd_steps.BLOCK", 1)
+    monkeypatch.setattr("undertow.studies.temporal.sgd_steps.BLOCK", 1)
     parts = sgd_noise(model, x, y, x[:2], cut="layer2", batches=10, batch_size=8)
     assert parts.route == whole.route == "products"
     assert_same(parts.delta, whole.delta)

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from undertow.errors import BadData, BadValue
-from undertow.latent.spectrum import eigenvectors
-from undertow.richness.rows import Array, as_tensor, class_numbers, float_rows
+from undertow.richness.rows import Array, as_tensor, float_rows
+from undertow.temporal.drift import principal_directions
 from undertow.temporal.intervals import edges
 
-Deep = Callable[[Tensor], Tensor]
+DeepFunction = Callable[[Tensor], Tensor]
 
 BATCH = 4096
 """Features that the deep part sees at once."""
@@ -50,9 +50,6 @@ class RegionShare:
     control_low: float  # 2.5 and 97.5 per cent points of these shares
     control_high: float
     p: float  # share of the exchanges, this one included, with as large a share
-    by_sample: NDArray[np.float64]  # (N,)
-    by_checkpoint: NDArray[np.float64]  # (T,), without the last where it decided the classes
-    classes: NDArray[np.int64]  # (N,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,21 +60,21 @@ class DirectionalNoise:
     control: float  # the same noise along random directions, mean
     control_low: float  # 2.5 and 97.5 per cent points over the pairs of random directions
     control_high: float
-    explained: float  # share of the features' variance along the principal directions
     directions: Tensor  # (K, D), orthonormal
-    positions: Tensor  # (N, K), the features along the directions, around their mean
-    noise: Tensor  # (draws, N, K), along the directions
-    predictions: Tensor  # (draws, N), with the noise
-    classes: Tensor  # (N,), without noise
 
 
-def class_regions(deep: Deep, features: Array, *, resolution: int = 200, margin: float = 0.1) -> Regions:
+def class_regions(
+    deep: DeepFunction, features: Array, *, resolution: int = 200, margin: float = 0.1
+) -> Regions:
     """The deep part's classes on a grid over the plane of features (..., 2), a `margin` of their range wider."""
     if resolution < 2 or margin < 0:
         raise BadValue(
             "class_regions", "a resolution of 2 or more and a margin of 0 or more", (resolution, margin)
         )
-    points = _plane(features)
+    points = _finite(features, "class_regions, features")
+    if points.shape[-1] != 2:
+        raise BadData(f"class_regions: wanted features of two dimensions, got shape {tuple(points.shape)}.")
+    points = points.reshape(-1, 2).double()
     low, high = points.aminmax(dim=0)
     pad = margin * (high - low).clamp(min=1e-12 + 1e-6 * float(points.abs().max()))
     steps = torch.linspace(0, 1, resolution, dtype=torch.float64, device=points.device)[:, None]
@@ -88,52 +85,36 @@ def class_regions(deep: Deep, features: Array, *, resolution: int = 200, margin:
 
 
 def region_share(
-    deep: Deep, trajectories: Array, classes: Array | None = None, *, shuffles: int = 999, seed: int = 0
+    deep: DeepFunction, trajectories: Array, *, shuffles: int = 999, seed: int = 0
 ) -> RegionShare:
-    """The share of points (T, N, ...) that the deep part puts into the class of their sample.
+    """The share of points (T, N, ...) that the deep part puts into the class of their sample's last point.
 
-    Each point is classified itself; no grid stands in between, so features may have any shape.
+    The last checkpoint itself is left out: it would agree with itself. Each point is classified itself; no grid
+    stands in between, so features may have any shape.
 
     Args:
         deep: the last network's deep part.
         trajectories: features of N samples at T checkpoints, in time's order.
-        classes: (N,), for example the true ones. By default the classes of the last checkpoint's points, which
-            is then left out: it would agree with itself.
         shuffles: exchanges of classes between samples, the control.
         seed: of the exchanges.
     """
     points = _finite(trajectories, "region_share, trajectories")
-    if points.ndim < 3 or shuffles < 1 or (classes is None and len(points) < 2):
+    if points.ndim < 3 or shuffles < 1 or len(points) < 2:
         raise BadData(
             "region_share: wanted features (T, N, ...) of two checkpoints or more and at least one shuffle, got "
             f"shape {tuple(points.shape)} and {shuffles} shuffles."
         )
-    found = _classes(deep, points.flatten(0, 1)).reshape(points.shape[:2]).cpu().numpy()  # (T, N)
-    if classes is None:
-        found, goal = found[:-1], found[-1]
-    else:
-        goal = class_numbers(classes, "region_share, classes").cpu().numpy()
-    if len(goal) != found.shape[1]:
-        raise BadData(f"region_share: wanted {found.shape[1]} classes, one per sample, got {len(goal)}.")
-    inside = found == goal
-    rng = np.random.default_rng(seed)
+    *earlier, goal = _classes(deep, points.flatten(0, 1)).reshape(points.shape[:2]).cpu().numpy()  # (T, N)
+    found, rng = np.stack(earlier), np.random.default_rng(seed)
+    share = float((found == goal).mean())
     controls = np.array([(found == rng.permutation(goal)).mean() for _ in range(shuffles)])
     low, high = edges(controls)
-    p = (1 + int((controls >= inside.mean() - 1e-12).sum())) / (shuffles + 1)
-    return RegionShare(
-        float(inside.mean()),
-        float(controls.mean()),
-        float(low),
-        float(high),
-        p,
-        inside.mean(0),
-        inside.mean(1),
-        goal,
-    )
+    p = (1 + int((controls >= share - 1e-12).sum())) / (shuffles + 1)
+    return RegionShare(share, float(controls.mean()), float(low), float(high), p)
 
 
 def directional_noise(
-    deep: Deep,
+    deep: DeepFunction,
     features: Array,
     *,
     size: float = 1.0,
@@ -162,7 +143,11 @@ def directional_noise(
             (size, count, draws, controls),
         )  # fmt: skip
     rows = held.flatten(1).double()
-    directions, explained = _principal(rows, count)
+    variances, directions = principal_directions(rows - rows.mean(0), count)
+    if len(variances) < count:
+        raise BadData(
+            f"directional_noise: wanted features that vary along {count} directions, got rank {len(variances)}."
+        )
     generator = torch.Generator().manual_seed(seed)
     noise = torch.rand(draws, len(rows), count, generator=generator, dtype=torch.float64) * 2 - 1
     noise = (noise * size).to(rows.device)
@@ -175,32 +160,17 @@ def directional_noise(
         moved = _moved_classes(deep, held, noise[number % draws] @ others)
         shares.append(float((moved == before).double().mean()))
     low, high = edges(np.array(shares))
-    return DirectionalNoise(
-        float((predictions == before).double().mean()), float(np.mean(shares)), float(low), float(high), explained,
-        directions, (rows - rows.mean(0)) @ directions.T, noise, predictions, before,
-    )  # fmt: skip
+    kept = float((predictions == before).double().mean())
+    return DirectionalNoise(kept, float(np.mean(shares)), float(low), float(high), directions)
 
 
-def _principal(rows: Tensor, count: int) -> tuple[Tensor, float]:
-    """(K, D) leading principal directions and their share of the variance, from the smaller side."""
-    off = rows - rows.mean(0)
-    wide = off.shape[1] > len(off)
-    found = eigenvectors(off @ off.T if wide else off.T @ off, count=count)
-    if len(found.values) < count:
-        raise BadData(
-            f"directional_noise: wanted features that vary along {count} directions, got rank {len(found.values)}."
-        )
-    directions = off.T @ found.vectors / found.values.sqrt() if wide else found.vectors  # (D, K)
-    return directions.T, float(found.values.sum()) / found.total
-
-
-def _moved_classes(deep: Deep, features: Tensor, change: Tensor) -> Tensor:
+def _moved_classes(deep: DeepFunction, features: Tensor, change: Tensor) -> Tensor:
     moved = features.double() + change.reshape(features.shape)
     return _classes(deep, moved.to(features.dtype))
 
 
 @torch.no_grad()
-def _classes(deep: Deep, features: Tensor) -> Tensor:
+def _classes(deep: DeepFunction, features: Tensor) -> Tensor:
     """(M,) the class numbers of features (M, ...)."""
     outputs = [deep(part) for part in features.split(BATCH)]
     if outputs[0].ndim != 2 or len(outputs[0]) != min(BATCH, len(features)):
@@ -208,13 +178,6 @@ def _classes(deep: Deep, features: Tensor) -> Tensor:
             f"deep: wanted outputs (M, C) of features (M, ...), got shape {tuple(outputs[0].shape)}."
         )
     return torch.cat([part.argmax(1) for part in outputs])
-
-
-def _plane(features: Array) -> Tensor:
-    points = _finite(features, "class_regions, features")
-    if points.shape[-1] != 2:
-        raise BadData(f"class_regions: wanted features of two dimensions, got shape {tuple(points.shape)}.")
-    return points.reshape(-1, 2).double()
 
 
 def _finite(features: Array, where: str) -> Tensor:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from undertow.plots import line, panels
 from undertow.studies.findings import Findings, number
 from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
-from undertow.studies.temporal.settings import LAPTOP_RESNET, RESNET, SMOKE_RESNET
+from undertow.studies.temporal.networks import LAPTOP_RESNET, RESNET, SMOKE_RESNET
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ACTIONS = "undertow.studies.temporal.measures_actions"
+ACTIONS = "undertow.studies.temporal.intervention_measures"
 
 # ------------------------------------------------------------------------------------------------ reinitialise
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from undertow.studies.findings import row
 from undertow.studies.task import Rows
-from undertow.studies.temporal.measures import pixels, some
-from undertow.temporal.robustness import corruption_error
+from undertow.studies.temporal.composite_measures import pixels, some
+from undertow.studies.temporal.robustness import corruption_error
 from undertow.training.run import Run
 
 
@@ -19,7 +19,7 @@ def robustness(run: Run, *, case: str, seed: int, samples: int = 10_000) -> Rows
     images = pixels(some(data.test, samples))
     found = corruption_error(run.model(), images, scaling=data.scaling, seed=seed)
     rows = accuracy_curve(run, case=case, seed=seed)
-    rows.append(row("mce", found.mce, low=found.low, high=found.high, split="test"))
+    rows.append(row("mce", found.mce.value, low=found.mce.low, high=found.mce.high, split="test"))
     rows.append(row("clean_error", found.clean_error, split="test"))
     return rows + [
         row("corruption_error", line["error"], low=line["low"], high=line["high"], layer=line["corruption"])

@@ -16,11 +16,11 @@ from undertow.data.samples import Samples
 from undertow.studies.findings import row
 from undertow.studies.richness.measures import chosen
 from undertow.studies.task import Rows
-from undertow.studies.temporal.measures import pixels, some
+from undertow.studies.temporal.composite_measures import pixels, some
+from undertow.studies.temporal.isotropy import covariance_spectrum, isotropy_test
+from undertow.studies.temporal.sgd_steps import sgd_noise
 from undertow.temporal.consistency import pointwise_consistency
-from undertow.temporal.isotropy import covariance_spectrum, isotropy_test
 from undertow.temporal.matrix import composite_matrix
-from undertow.temporal.sgd_steps import sgd_noise
 from undertow.training.prepare import objective_of
 from undertow.training.run import Run
 from undertow.training.seeds import stream

@@ -11,7 +11,7 @@ from undertow.plots import COLOURS, line, panels
 from undertow.studies.findings import Findings, number
 from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
 from undertow.studies.temporal.composites import cuts
-from undertow.studies.temporal.settings import (
+from undertow.studies.temporal.networks import (
     LAPTOP,
     LAPTOP_WORDS,
     MLP,
@@ -25,7 +25,7 @@ from undertow.training.config import TrainConfig
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SPACE = "undertow.studies.temporal.measures_space"
+SPACE = "undertow.studies.temporal.feature_space_measures"
 
 # ------------------------------------------------------------------------------------------------------- drift
 

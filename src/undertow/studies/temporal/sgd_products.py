@@ -11,15 +11,16 @@ pass there and back over all samples that occur, and then products the size of a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from undertow.temporal.sgd_source import Checkpoint, Loss, Source
+from undertow.features.stopping import hooked
+from undertow.studies.temporal.sgd_model import Loss, SteppedModel, StepSource
 
 
-def linear_layers(net: Checkpoint, moving: Mapping[str, Tensor]) -> dict[str, nn.Linear]:
+def linear_layers(net: SteppedModel, moving: Mapping[str, Tensor]) -> dict[str, nn.Linear]:
     """The linear layers that hold all moving parameters, by name; empty if others hold some."""
     linear = {name: layer for name, layer in net.layers.items() if type(layer) is nn.Linear}
     owners = {name.rpartition(".")[0] for name in moving}
@@ -27,7 +28,7 @@ def linear_layers(net: Checkpoint, moving: Mapping[str, Tensor]) -> dict[str, nn
 
 
 def by_products(
-    source: Source,
+    source: StepSource,
     moving: Mapping[str, Tensor],
     layers: Mapping[str, nn.Linear],
     probes: Tensor,
@@ -39,20 +40,10 @@ def by_products(
     recorded = _record(source, moving, layers, used, place)
     if recorded is None:
         return None
-    corrections = {
-        name: _correction(
-            recorded[name], place, source.lr, f"{name}.weight" in moving, f"{name}.bias" in moving
-        )
-        for name in layers
-    }
-    handles = [layers[name].register_forward_hook(hook) for name, hook in corrections.items()]
-    try:
-        with torch.no_grad():
-            many = probes.expand(len(rows), *probes.shape).flatten(0, 1)  # (B * M, ...)
-            moved = source.net.features(many, source.net.tensors)
-    finally:
-        for handle in handles:
-            handle.remove()
+    steps = {name: _step(recorded[name], place, source.lr, name, moving) for name in layers}
+    with torch.no_grad(), hooked(layers, lambda name, args, output: steps[name](args[0], output)):
+        many = probes.expand(len(rows), *probes.shape).flatten(0, 1)  # (B * M, ...)
+        moved = source.net.features(many, source.net.tensors)
     return moved.unflatten(0, (len(rows), -1)) - features
 
 
@@ -64,7 +55,7 @@ class _Recorded(NamedTuple):
 
 
 def _record(
-    source: Source,
+    source: StepSource,
     moving: Mapping[str, Tensor],
     layers: Mapping[str, nn.Linear],
     used: Tensor,
@@ -72,17 +63,9 @@ def _record(
 ) -> dict[str, _Recorded] | None:
     """One pass there and back over the samples that occur in some batch."""
     seen: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in layers}
-
-    def keep(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-        return lambda _, args, output: seen[name].append((args[0].detach(), output))
-
-    handles = [layer.register_forward_hook(keep(name)) for name, layer in layers.items()]
-    try:
-        inputs, labels = source.batch(used)
+    inputs, labels = source.batch(used)
+    with hooked(layers, lambda name, args, output: seen[name].append((args[0].detach(), output))):
         outputs = source.net.outputs(inputs, {**source.net.tensors, **moving})
-    finally:
-        for handle in handles:
-            handle.remove()
     if any(len(calls) != 1 or len(calls[0][0]) != len(used) for calls in seen.values()):
         return None
     slopes = _output_slopes(source.loss, outputs.detach(), labels, place)
@@ -106,14 +89,15 @@ def _output_slopes(loss: Loss, outputs: Tensor, labels: Tensor, place: Tensor) -
     return own if same else None
 
 
-def _correction(
-    recorded: _Recorded, place: Tensor, lr: float, weight: bool, bias: bool
-) -> Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor]:
-    """A hook that turns a layer's output for B x M inputs into that after each batch's step."""
+def _step(
+    recorded: _Recorded, place: Tensor, lr: float, name: str, moving: Mapping[str, Tensor]
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Turns a layer's output for B x M inputs into that after each batch's step."""
+    weight, bias = f"{name}.weight" in moving, f"{name}.bias" in moving
     slopes = _rows_of_batches(recorded.slopes, place)  # (B, batch_size * L, out)
 
-    def correct(_: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
-        given = args[0].reshape(len(place), -1, args[0].shape[-1])  # (B, M * L, in)
+    def correct(entered: Tensor, output: Tensor) -> Tensor:
+        given = entered.reshape(len(place), -1, entered.shape[-1])  # (B, M * L, in)
         if weight:
             # A bias is the weight of an input that is always 1.
             shares = _overlaps(given, recorded.inputs, place) + float(bias)

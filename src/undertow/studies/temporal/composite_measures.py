@@ -19,12 +19,12 @@ from undertow.data.samples import Samples
 from undertow.data.subset import balanced
 from undertow.studies.findings import row
 from undertow.studies.task import Rows
+from undertow.studies.temporal.forgetting import find_forgetting
+from undertow.studies.temporal.memory_levels import memory_levels
 from undertow.temporal.consistency import consistency_matrix, pointwise_consistency
 from undertow.temporal.density import consistency_density
-from undertow.temporal.forgetting import find_forgetting
 from undertow.temporal.matrix import composite_matrix
 from undertow.temporal.matrix_result import CompositeMatrix
-from undertow.temporal.memory import memory_levels
 from undertow.temporal.window import memory_window
 from undertow.training.run import Run
 
@@ -143,12 +143,10 @@ def _forgetting_rows(
     places = [found.models.index(one) for one in found.shallow]
     composite, models = found.sample_losses[labels][at, :, 0], found.own_sample_losses[labels][places]
     seen = find_forgetting(composite, found.shallow, at=deep, models=models, seed=seed)
-    lows = seen.difference if seen.low is None else seen.low
-    highs = seen.difference if seen.high is None else seen.high
     return [
         row("forgetting", value, shallow=shallow, low=float(low), high=float(high), verdict=verdict, **note)
-        for (shallow, _), value, low, high, verdict in zip(
-            seen.pairs, seen.difference, lows, highs, seen.verdicts, strict=True
+        for shallow, value, low, high, verdict in zip(
+            seen.shallow, seen.difference, seen.low, seen.high, seen.verdicts, strict=True
         )
     ]
 
@@ -179,12 +177,12 @@ def _matrix_rows(found: CompositeMatrix, at: int, threshold: float, seed: int) -
             for i, s in enumerate(found.shallow)
             for j, t in enumerate(found.deep)
         ]
-        window = memory_window(seen.values, seen.checkpoints, threshold, seed=seed)
+        window = memory_window(seen.values, seen.checkpoints, threshold)
         rows += [
             row(f"window_{reference}", span, checkpoint=t, open=bool(reaches))
             for t, span, reaches in zip(window.checkpoints, window.span, window.open, strict=True)
         ]
-        trend = window.trend
+        trend = window.trend(seed=seed)
         rows += [
             row(f"window_tau_{reference}", trend.tau, reason=trend.note),
             row(f"window_p_{reference}", trend.p),

@@ -19,11 +19,11 @@ from undertow.errors import BadData
 from undertow.features.stream import stream_features
 from undertow.studies.findings import row
 from undertow.studies.task import Rows
-from undertow.studies.temporal.measures import some
-from undertow.temporal.bound import SURROGATES, bound_table, correlate_surrogates
+from undertow.studies.temporal.bound_table import SURROGATES, bound_table, correlate_surrogates
+from undertow.studies.temporal.composite_measures import some
+from undertow.studies.temporal.induction import class_regions, directional_noise, region_share
 from undertow.temporal.compose_split import chain_after
 from undertow.temporal.drift import feature_drift, feature_trajectories, parameter_drift
-from undertow.temporal.induction import class_regions, directional_noise, region_share
 from undertow.training.run import Run
 
 
@@ -158,15 +158,12 @@ def bound(run: Run, *, case: str, seed: int, first: int, samples: int = 2000, pe
     test_features, test_outputs = features_at(run, last, test, cuts)
     tables: list[pd.DataFrame] = []
     for cut in cuts:
-        deep = chain_after(run.model(), cut)
-        assert deep is not None  # our own networks are chains
         stack = torch.stack([features[cut] for features, _ in seen])  # (T, N, D)
-        tables.append(
-            bound_table(
-                stack, train.y, test_features[cut], test.y, seen[-1][1].argmax(1), test_outputs.argmax(1),
-                permutations=permutations, seed=seed, facts={"layer": cut, "checkpoint": last},
-            )
+        table = bound_table(
+            stack, train.y, test_features[cut], test.y, seen[-1][1].argmax(1), test_outputs.argmax(1),
+            permutations=permutations, seed=seed,
         )  # fmt: skip
+        tables.append(table.assign(layer=cut, checkpoint=last))
     return _bound_rows(pd.concat(tables), seed)
 
 

@@ -1,12 +1,11 @@
-"""Spearman's rank correlation with an interval and a p-value, also where rows come in groups.
+"""Spearman's rank correlation with an interval and a p-value, for rows that come in groups.
 
-    found = rank_correlation(x, y)                       # numbers (N,)
+    found = rank_correlation(x, y, clusters=classes)     # numbers (N,); rows of one class stand or fall together
     found.rho, found.low, found.high, found.p
-    rank_correlation(x, y, clusters=classes)             # rows of one class stand or fall together
 
 The interval is a percentile bootstrap, the p-value (two-sided) a permutation test. Rows that share something,
-such as the gap of one class seen at many layers, are no new evidence each: with `clusters`, whole clusters are
-drawn and exchanged. Their rows must then be in the same order (first layer, second layer, ...) in each cluster.
+such as the gap of one class seen at many layers, are no new evidence each: whole clusters are drawn and exchanged,
+which scipy's own tests cannot do. Their rows must be in the same order (first layer, second layer, ...) in each.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.errors import BadData, BadValue
-from undertow.temporal.intervals import CONFIDENCE, RESAMPLES, edges
+from undertow.errors import BadData
+from undertow.temporal.intervals import RESAMPLES, edges
 from undertow.temporal.predictions import Array, as_numpy, checked_finite
 
 Floats = NDArray[np.float64]
 
 FEWEST = 4
-"""With fewer rows or clusters an interval would say nothing."""
+"""With fewer clusters an interval would say nothing."""
 
 
 @dataclass(frozen=True)
@@ -35,63 +34,51 @@ class RankCorrelation:
     low: float
     high: float
     p: float  # at least 1 / (permutations + 1)
-    rows: int
-    clusters: int  # as many as rows where none were given
-    undefined: int  # resamples in which one side was constant; they are left out of the interval
+    clusters: int
 
 
 def rank_correlation(
-    x: Array,
-    y: Array,
-    *,
-    clusters: Array | None = None,
-    permutations: int = 999,
-    resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
-    seed: int = 0,
+    x: Array, y: Array, *, clusters: Array, permutations: int = 999, resamples: int = RESAMPLES, seed: int = 0
 ) -> RankCorrelation:
     """Spearman's rank correlation of numbers (N,); equal numbers share their mean rank."""
-    if permutations < 1 or resamples < 1:
-        raise BadValue("rank_correlation", "at least one permutation and resample", (permutations, resamples))
     first, second = (checked_finite("rank_correlation", part, "numbers (N,)") for part in (x, y))
     if first.ndim != 1 or first.shape != second.shape:
         raise BadData(
             f"rank_correlation: wanted as many x as y, got shapes {first.shape} and {second.shape}."
         )
     blocks = _blocks(len(first), clusters)  # (C, R) rows
-    rho = float(spearman(first[None], second[None])[0])
+    rho = float(_spearman(first[None], second[None])[0])
     if np.isnan(rho):
         raise BadData(
             "rank_correlation: wanted numbers that differ, got one side constant. No ranks differ there."
         )
     rng, size = np.random.default_rng(seed), len(blocks)
     exchanged = blocks[rng.permuted(np.tile(np.arange(size), (permutations, 1)), axis=1)]  # (P, C, R)
-    null = spearman(first[blocks].reshape(1, -1), second[exchanged].reshape(permutations, -1))
+    null = _spearman(first[blocks].reshape(1, -1), second[exchanged].reshape(permutations, -1))
     p = (1 + int((np.abs(null) >= abs(rho) - 1e-12).sum())) / (permutations + 1)
     drawn = blocks[rng.integers(0, size, (resamples, size))].reshape(resamples, -1)
-    again = spearman(first[drawn], second[drawn])
-    defined = again[~np.isnan(again)]
+    again = _spearman(first[drawn], second[drawn])
+    defined = again[~np.isnan(again)]  # a draw of one side only equal numbers says nothing
     if len(defined) < resamples / 2:
         raise BadData(
             "rank_correlation: wanted numbers that mostly differ, got a constant side in most resamples."
         )
-    low, high = edges(defined, confidence)
-    undefined = resamples - len(defined)
-    return RankCorrelation(rho, float(low), float(high), p, len(first), size, undefined)
+    low, high = edges(defined)
+    return RankCorrelation(rho, float(low), float(high), p, size)
 
 
-def spearman(x: Floats, y: Floats) -> Floats:
+def _spearman(x: Floats, y: Floats) -> Floats:
     """(P,) rho of each row of (P, N), or (1, N), with its counterpart; NaN where one is constant."""
-    from scipy.stats import rankdata  # slow to import
+    from scipy.stats import rankdata  # slow to import; spearmanr takes one pair of rows at a time
 
     a, b = (np.asarray(rankdata(part, axis=1)) - (part.shape[1] + 1) / 2 for part in (x, y))
     size = np.sqrt((a**2).sum(1) * (b**2).sum(1))
     return np.divide((a * b).sum(1), size, out=np.full(size.shape, np.nan), where=size > 0)
 
 
-def _blocks(count: int, clusters: Array | None) -> NDArray[Any]:
-    """(C, R) the rows of each cluster; one row each where there are no clusters."""
-    names = np.arange(count) if clusters is None else as_numpy(clusters)
+def _blocks(count: int, clusters: Array) -> NDArray[Any]:
+    """(C, R) the rows of each cluster."""
+    names = as_numpy(clusters)
     if names.shape != (count,):
         raise BadData(
             f"rank_correlation: wanted a cluster for each of {count} rows, got shape {names.shape}."
@@ -99,7 +86,7 @@ def _blocks(count: int, clusters: Array | None) -> NDArray[Any]:
     sizes = np.unique(names, return_counts=True)[1]
     if len(sizes) < FEWEST or sizes.min() != sizes.max():
         raise BadData(
-            f"rank_correlation: wanted at least {FEWEST} {'rows' if clusters is None else 'clusters of one size'}, "
+            f"rank_correlation: wanted at least {FEWEST} clusters of one size, "
             f"got {len(sizes)} of {sizes.min()} to {sizes.max()} rows."
         )
     return np.argsort(names, kind="stable").reshape(len(sizes), -1)
