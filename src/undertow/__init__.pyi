@@ -5,9 +5,9 @@ from . import richness as richness
 from . import studies as studies
 from . import temporal as temporal
 from ._version import __version__ as __version__
+from .auditing.audit_run import audit as audit
 from .auditing.outcome import Audit as Audit
 from .auditing.settings import AuditConfig as AuditConfig
-from .auditing.audit_run import audit as audit
 from .data.load import load_data as load_data
 from .data.noise import LabelNoise as LabelNoise
 from .data.samples import DataSet as DataSet
@@ -21,8 +21,8 @@ from .labels.search import LabelConfig as LabelConfig
 from .labels.search import label_errors as label_errors
 from .latent.discriminant import LDA as LDA
 from .latent.discriminant import QDA as QDA
-from .latent.grid import probe_grid as probe_grid
 from .latent.grid import GridConfig as GridConfig
+from .latent.grid import probe_grid as probe_grid
 from .latent.logistic import LogisticProbe as LogisticProbe
 from .latent.masc import MASC as MASC
 from .latent.nearest import KNN as KNN

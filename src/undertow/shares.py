@@ -5,8 +5,9 @@
     difference(wilson(0.94, 500), wilson(0.69, 500))
 
 A share has one interval everywhere, in rows, charts and verdicts: Wilson's, which has a width at 0 and at 1 too. Where
-the best of many shares was picked, its level allows for as many tries (Bonferroni). Of a difference it is Newcombe's, from the two intervals as if the shares were independent: both
-models answer to the same samples, which makes the truth narrower.
+the best of many shares was picked, its level allows for as many tries (Bonferroni). Of a difference it is Newcombe's,
+from the two intervals as if the shares were independent: both models answer to the same samples, which makes the truth
+narrower.
 """
 
 from __future__ import annotations

@@ -26,12 +26,12 @@ from typing import Any, TypeVar
 import torch
 
 from undertow.auditing.answers_lens import AnswersLens
-from undertow.auditing.composites_lens import CompositesLens, check_enough
+from undertow.auditing.composites_lens import CompositesLens
 from undertow.auditing.drift_lens import DriftLens
 from undertow.auditing.estimate import Work, estimate
 from undertow.auditing.evidence import Context, Evidence
 from undertow.auditing.latent_lens import LatentLens
-from undertow.auditing.lens import Lens, find_lens, gauges_of, name_of
+from undertow.auditing.lens import Lens, Result, find_lens, gauges_of, name_of
 from undertow.auditing.outcome import QUICK, Audit, holds_full_audit, make_audit
 from undertow.auditing.repairs_lens import RepairsLens
 from undertow.auditing.richness_lens import RichnessLens
@@ -50,6 +50,8 @@ from undertow.temporal.cuts import find_cut, find_cuts, sort_cuts
 from undertow.training.run import Run
 
 T = TypeVar("T")
+FIELDS = {"latent": "latent", "richness": "richness", "temporal": "drift", "repair": "repairs"}
+"""Lens -> where its result stands in the evidence."""
 
 
 def audit(
@@ -111,10 +113,15 @@ class Auditor:
         session = self.session
         session.check_fit()
         self.layers = session.layers(self.config.layers)
-        gauges = [one for lens in self.shared for one in self._or_note(lens, lambda: gauges_of(lens, session), [])]
+        gauges = [one for lens in self.shared for one in self._gauges(lens)]
         self._plan(gauges)
-        session.visit(gauges, self._order(), lambda at: self._step("passes", at, 1 / len(session.checkpoints)))
+        session.visit(
+            gauges, self._order(), lambda at: self._step("passes", at, 1 / len(session.checkpoints))
+        )
         return make_audit(self._evidence(), self._about())
+
+    def _gauges(self, lens: Lens) -> Sequence[Gauge[Any]]:
+        return self._or_note(lens, lambda: gauges_of(lens, self.session), [])
 
     def note(self, text: str) -> None:
         """Keep a note for the user, once."""
@@ -159,13 +166,22 @@ class Auditor:
         found = {name_of(lens): lens for lens in self.shared if lens not in self.own}
         looked: dict[str, Any] = {}
         if answers.at:
-            for name, field in {"latent": "latent", "richness": "richness", "temporal": "drift", "repair": "repairs"}.items():
+            for name, field in {
+                "latent": "latent",
+                "richness": "richness",
+                "temporal": "drift",
+                "repair": "repairs",
+            }.items():
                 if name in found:
                     looked[field] = self._or_note(found[name], lambda lens=found[name]: lens(session), None)
             if "temporal" in self.named:
-                lens = CompositesLens(self.cuts, self.config.matrix_checkpoints, self.config.matrix_samples, self._pair)
+                lens = CompositesLens(
+                    self.cuts, self.config.matrix_checkpoints, self.config.matrix_samples, self._pair
+                )
                 looked["composites"] = self._or_note(lens, lambda: lens(session), None)
-        others = [self._or_note(lens, lambda lens=lens: lens(session), None) for lens in self.own if answers.at]
+        others = [
+            self._or_note(lens, lambda lens=lens: lens(session), None) for lens in self.own if answers.at
+        ]
         for name, reason in session.refused.items():
             self.note(f"{name}: {reason}")
         context = Context(
@@ -173,6 +189,9 @@ class Auditor:
             classes=len(session.samples.classes), wrong_labels=session.samples.wrong_labels(),
         )  # fmt: skip
         return Evidence(context, answers, **looked, others=tuple(one for one in others if one is not None))
+
+    def _look(self, lens: Lens) -> Result | None:
+        return self._or_note(lens, lambda: lens(self.session), None)
 
     def _or_note(self, lens: Lens, work: Callable[[], T], instead: T) -> T:
         """What a lens gives; where the model or its data does not allow it, a note."""
@@ -200,7 +219,10 @@ class Auditor:
                 where = ", ".join(name for name, one in reasons.items() if one == reason)
                 self.note(f"temporal: no composites at {where}: {reason}.")
             return tuple(valid)
-        found = [self._or_note(CompositesLens((), 2, 2), lambda name=name: find_cut(model, name, few).name, "") for name in names]
+        found = [
+            self._or_note(CompositesLens((), 2, 2), lambda name=name: find_cut(model, name, few).name, "")
+            for name in names
+        ]
         return tuple(filter(None, found))
 
     @cached_property
@@ -216,7 +238,10 @@ class Auditor:
         """Checkpoints that others are compared with come first: the one before training, and the last."""
         first = [*([0] if self.session.initial == 0 else []), self.session.example]
         numbers = self.session.checkpoints
-        return [*(at for at in dict.fromkeys(first) if at in numbers), *(at for at in numbers if at not in first)]
+        return [
+            *(at for at in dict.fromkeys(first) if at in numbers),
+            *(at for at in numbers if at not in first),
+        ]
 
     def _plan(self, gauges: Sequence[Gauge[Any]]) -> None:
         session = self.session
@@ -234,7 +259,9 @@ class Auditor:
         self._step("composites", at, share)
 
     def _step(self, stage: str, at: int, share: float) -> None:
-        self.session.progress.step(f"{stage}, {self.session.run.unit} {at}", share * self.estimate.share(stage))
+        self.session.progress.step(
+            f"{stage}, {self.session.run.unit} {at}", share * self.estimate.share(stage)
+        )
 
     def _about(self) -> dict[str, Any]:
         """What else audit.json tells."""

@@ -107,7 +107,14 @@ class CutResult:
             return
         for place, height in zip(own.points, own.density, strict=True):
             yield Row(
-                "temporal", "density", last, self.cut, float(height), position=float(place), n=own.count, **where
+                "temporal",
+                "density",
+                last,
+                self.cut,
+                float(height),
+                position=float(place),
+                n=own.count,
+                **where,
             )
 
 
@@ -166,7 +173,8 @@ class CompositesLens:
         if not self.cuts:
             raise BadData("no composites, as the network can be cut at none of its layers")
         best = best_checkpoint(session)
-        numbers = sorted({*thinned(session.sound, self.checkpoints), *([] if best is None else [best])})
+        wanted: set[int] = {*thinned(session.sound, self.checkpoints), *([] if best is None else [best])}
+        numbers = sorted(wanted)
         check_enough(session, len(numbers))
         work = _Composing(session, self.cuts, self.samples)
         work.compute(numbers, self.tell or (lambda at, share: None))

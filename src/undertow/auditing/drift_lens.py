@@ -40,7 +40,7 @@ FOLLOWED_SAMPLES = "followed samples"
 class WeightDriftAt:
     """The relative change of parameters to the last checkpoint, by layer."""
 
-    values: dict[str, float]
+    values: dict[str, float | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class WeightDriftGauge(Gauge[WeightDriftAt]):
         """Of all parameters together, and of each layer."""
         last = self._model = self._model or sight.session.example_model
         found = parameter_drift(last, sight.model, layers=_weighty(last, self._layers))
-        return WeightDriftAt({ALL: float(found.value), **{k: float(v) for k, v in found.layers.items()}})
+        return WeightDriftAt({ALL: found.value, **found.layers})
 
 
 class FeatureDriftGauge(Gauge[FeatureDriftAt]):
@@ -162,7 +162,7 @@ class FeatureDriftGauge(Gauge[FeatureDriftAt]):
         if self._there is None:
             self._there = _features(session, session.example_model, self.layer)
         try:
-            value, reason = float(feature_drift([rows, self._there]).to_reference[0]), ""
+            value, reason = feature_drift([rows, self._there]).to_reference[0], ""
         except BadData as error:
             value, reason = None, str(error)
         return FeatureDriftAt(value, len(rows), reason, _narrow(session, rows[:FOLLOWED]).numpy())

@@ -77,7 +77,15 @@ class Evidence:
 
     def rows(self) -> list[Row]:
         """The rows of all results."""
-        own = (self.answers, self.richness, self.latent, self.drift, self.composites, self.repairs, *self.others)
+        own = (
+            self.answers,
+            self.richness,
+            self.latent,
+            self.drift,
+            self.composites,
+            self.repairs,
+            *self.others,
+        )
         return [row for result in own if result is not None for row in result.rows()]
 
     @cached_property
@@ -152,7 +160,7 @@ class Evidence:
 
     def repaired(self) -> dict[str, tuple[str, Judgement]]:
         """Layer and judgement by kind: head, graft."""
-        return {} if self.repairs is None else dict(self.repairs.judged())
+        return {} if self.repairs is None else {**self.repairs.judged()}
 
     def cuts(self) -> dict[str, CutResult]:
         """Composites by cut, as far as they reach the last checkpoint."""
@@ -245,7 +253,8 @@ class Evidence:
         yield "window", min(windows) if windows else None
         yield "consistency", self.consistency()
         first = None if self.drift is None else self.drift.weights.get(self.numbers[0])
-        yield "drift", None if first is None else Number(first.values[ALL])
+        moved = None if first is None else first.values[ALL]
+        yield "drift", None if moved is None else Number(moved)
         yield "answered", Number(self.answers.at[self.last].answered)
         for other in self.others:
             yield from measures_of(other).items()

@@ -1,6 +1,6 @@
 """A verdict in one or two short sentences: what happened, and what to do.
 
-headline_of(seen, findings)      # "It memorised wrong labels after epoch 8: test accuracy fell from 94.6 % to 68.2 %. ..."
+headline_of(seen, findings)      # "It memorised wrong labels after epoch 8: test accuracy fell from ..."
 """
 
 from __future__ import annotations

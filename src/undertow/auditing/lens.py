@@ -67,7 +67,9 @@ def find_lens(named: object, known: Sequence[str]) -> str | Lens:
     try:
         return cast("Lens", getattr(import_module(module), name))
     except (ImportError, AttributeError) as error:
-        raise BadValue("lenses", "package.module:function that can be imported", named, f"{error}.") from error
+        raise BadValue(
+            "lenses", "package.module:function that can be imported", named, f"{error}."
+        ) from error
 
 
 def measures_of(result: Result) -> dict[str, Number]:

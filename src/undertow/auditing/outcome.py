@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from undertow._version import __version__
 from undertow.auditing.evidence import Context, Evidence
-from undertow.auditing.headline import headline_of
-from undertow.rows import Row, frame
 from undertow.auditing.finding import Finding
+from undertow.auditing.headline import headline_of
 from undertow.auditing.rules import judge
 from undertow.files import aside, write_text
+from undertow.rows import Row, frame
 from undertow.training.facts import now
 
 if TYPE_CHECKING:

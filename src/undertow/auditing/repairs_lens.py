@@ -69,10 +69,10 @@ class RepairsResult:
         for measure, value in {
             "accuracy_before": own.before, "accuracy_after": own.after, "difference": own.gain
         }.items():  # fmt: skip
-            ends = {"low": own.low, "high": own.high} if measure == "difference" else {}
+            ends = (own.low, own.high) if measure == "difference" else (None, None)
             yield Row(
-                "repair", measure, at, one.layer, value, **ends, n=own.count, split=TEST, labels=self.test_labels,
-                probe=PROBE, fit="given", note=f"{one.kind}: {own.reason}",
+                "repair", measure, at, one.layer, value, low=ends[0], high=ends[1], n=own.count, split=TEST,
+                labels=self.test_labels, probe=PROBE, fit="given", note=f"{one.kind}: {own.reason}",
             )  # fmt: skip
 
 
@@ -111,12 +111,12 @@ class _Evidence:
         self.labels, self.before = labels, torch.from_numpy(answers.said[TEST]).long()
 
     def head(self, fit: HeadFitAt) -> RepairFound:
-        if fit.said is None:
+        if fit.scores is None:
             return RepairFound("head", fit.head or "head", None, fit.reason)
         return RepairFound("head", fit.head, self._judged(fit, self.rows))
 
     def graft(self, fits: dict[str, HeadFitAt]) -> RepairFound:
-        fitted = {layer: fit for layer, fit in fits.items() if fit.said is not None}
+        fitted = {layer: fit for layer, fit in fits.items() if fit.scores is not None}
         if not fitted:
             reason = next((fit.reason for fit in fits.values()), "no layer could be probed")
             return RepairFound("graft", "best", None, reason)
@@ -130,12 +130,10 @@ class _Evidence:
         return RepairFound("graft", best, self._judged(fitted[best], judging))
 
     def _right(self, fit: HeadFitAt, rows: Tensor) -> float:
-        assert fit.said is not None
-        return float((torch.from_numpy(fit.said).long()[rows] == self.labels[rows]).double().mean())
+        return float((fit.said[rows] == self.labels[rows]).double().mean())
 
     def _judged(self, fit: HeadFitAt, rows: Tensor) -> Judgement:
-        assert fit.said is not None
-        after, config = torch.from_numpy(fit.said).long(), self.session.config
+        after, config = fit.said, self.session.config
         return judge(
             self.before[rows], after[rows], self.labels[rows], classes=max(2, self.session.outputs),
             noise=None if config.labels == "noisy" else 0.0, seed=config.seed,

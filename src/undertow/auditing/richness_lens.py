@@ -174,9 +174,7 @@ class SpectrumGauge(Gauge[SpectrumAt]):
         targets = outputs if labels is None else labels
         fitted, seen = _fitting(train, memory), _fitting(test, memory)
         try:
-            found = feature_spectrum(
-                train[fitted], test[seen], targets[seen], outputs[seen]
-            )
+            found = feature_spectrum(train[fitted], test[seen], targets[seen], outputs[seen])
         except BadData as reason:
             return SpectrumAt(layer, 0, {}, reason=str(reason))
         names = ["utilisation", "intensity"] if labels is None else ["quality", "utilisation", "intensity"]

@@ -248,7 +248,9 @@ def _checkpoint(seen: Evidence) -> Finding:
     drop, best = seen.drop(), seen.best
     top, now = (None if best is None else seen.accuracy(best)), seen.accuracy(seen.last)
     if drop is None or best is None or top is None or now is None:
-        return Finding("checkpoint", "We cannot tell which checkpoint is best: there are no labels.", "cannot tell")
+        return Finding(
+            "checkpoint", "We cannot tell which checkpoint is best: there are no labels.", "cannot tell"
+        )
     numbers: Numbers = {"best": best, "accuracy": top.value, "last": now.value}
     if drop.low > 0:
         use = at_words(seen, best)

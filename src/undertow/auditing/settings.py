@@ -56,7 +56,9 @@ class AuditConfig(SessionConfig):
 
     def thinned(self) -> AuditConfig:
         """With the limits of a quick audit, if it is one."""
-        return replace(self, samples=min(QUICK_SAMPLES, self.samples or QUICK_SAMPLES)) if self.quick else self
+        return (
+            replace(self, samples=min(QUICK_SAMPLES, self.samples or QUICK_SAMPLES)) if self.quick else self
+        )
 
     @property
     def most_checkpoints(self) -> int | None:

@@ -47,9 +47,8 @@ def swap_words(swap: Swap, unit: str) -> str:
             return f"The {lost} are spread out: no part clearly takes a fifth of them."
         case "ways disagree":
             other = part_words(own, own.above) if own.above else "no part"
-            return (
-                f"From the input on, the {lost} go with {part_words(own, own.below)}; from the output on, with {other}."
-            )
+            below = part_words(own, own.below)
+            return f"From the input on, the {lost} go with {below}; from the output on, with {other}."
         case "entered":
             return _entered(own, first, last, lost)
 

@@ -100,7 +100,12 @@ class ProbeGrid:
     def _own(self, at: int) -> Iterator[Row]:
         if at not in self.answers:
             reason = "the model's outputs are not one number per class"
-            where = {"split": "test", "labels": self.test_labels, "probe": "model", "fit": "given"}
+            where: dict[str, Any] = {
+                "split": "test",
+                "labels": self.test_labels,
+                "probe": "model",
+                "fit": "given",
+            }
             yield Row("latent", "accuracy", at, OUTPUT, None, note=reason, **where)
             return
         for one in self.answers[at].rows(at):
@@ -108,11 +113,16 @@ class ProbeGrid:
                 yield replace(one, lens="latent", probe="model", fit="given")
 
 
-def grid_gauges(session: Session, layers: Sequence[str], probes: Sequence[str], fits: Sequence[str]) -> list[ProbesGauge]:
+def grid_gauges(
+    session: Session, layers: Sequence[str], probes: Sequence[str], fits: Sequence[str]
+) -> list[ProbesGauge]:
     """One gauge for each layer."""
     if not session.samples.both_labelled:
         raise BadValue(
-            "probes", "a training and a test split with labels", "none of one of them", "Give train= and test=."
+            "probes",
+            "a training and a test split with labels",
+            "none of one of them",
+            "Give train= and test=.",
         )
     labels = label_sets(session, fits)
     return [ProbesGauge(layer, probes, labels) for layer in session.layers(layers)]

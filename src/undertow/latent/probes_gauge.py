@@ -127,9 +127,7 @@ class ProbesGauge(Gauge[ProbesAt]):
     def _missing(self, kept: ProbesAt | None) -> dict[str, list[str]]:
         """Probes that are wanted by the labels that they lack."""
         there = {(one.probe, one.fit) for one in kept.cells if one.judged} if kept else set()
-        wanted = {
-            fit: [name for name in self.probes if (name, fit) not in there] for fit in self._labels
-        }
+        wanted = {fit: [name for name in self.probes if (name, fit) not in there] for fit in self._labels}
         return {fit: names for fit, names in wanted.items() if names}
 
     def measure(self, sight: Sight, kept: ProbesAt | None) -> ProbesAt:

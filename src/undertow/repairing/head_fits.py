@@ -2,7 +2,7 @@
 
     gauge = HeadFitGauge("layer2", at=60)             # or ENTERING: the model's own head
     session.visit([gauge], [60]); found = session.value(gauge, 60)
-    found.vectors, found.said, found.reason           # (C, D), (N,) classes; why there are none
+    found.vectors, found.scores, found.reason         # (C, D), (N, C); why there are none
 
 From these alone follows what a repair would give, without another pass.
 """
@@ -18,8 +18,8 @@ from torch import Tensor
 from undertow.errors import BadData
 from undertow.latent.arrays import as_tensor
 from undertow.latent.velpic import VeLPIC
-from undertow.session.reader import ENTERING
 from undertow.session.gauge import Gauge, Needs
+from undertow.session.reader import ENTERING
 from undertow.session.samples import TEST, TRAIN
 from undertow.session.session import Session
 from undertow.session.sight import Sight
@@ -34,8 +34,30 @@ class HeadFitAt:
 
     head: str  # the model's own head, where there is one
     vectors: np.ndarray | None  # (C, D)
-    said: np.ndarray | None  # (N,) classes on held-out samples
+    scores: np.ndarray | None  # (N, C) on held-out samples
     reason: str = ""
+
+    @property
+    def said(self) -> Tensor:
+        """(N,) classes on held-out samples."""
+        assert self.scores is not None
+        return torch.from_numpy(self.scores).argmax(1)
+
+    def probe(self) -> VeLPIC:
+        """The probe that was fitted."""
+        assert self.vectors is not None
+        vectors = torch.from_numpy(self.vectors)
+        made = VeLPIC()
+        made.vectors_, made.n_features_in_ = vectors, vectors.shape[1]
+        made.classes_, made.counts_ = torch.arange(len(vectors)), torch.ones(len(vectors), dtype=torch.int64)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class OutputsAt:
+    """What the model answers on held-out samples."""
+
+    outputs: np.ndarray  # (N, C)
 
 
 class HeadFitGauge(Gauge[HeadFitAt]):
@@ -61,9 +83,8 @@ class HeadFitGauge(Gauge[HeadFitAt]):
         if reason:
             return HeadFitAt(name, None, None, reason)
         probe = VeLPIC().fit(sight.features(TRAIN, self.layer), sight.session.samples.split(TRAIN).y)
-        said = as_tensor(probe.predict(sight.features(TEST, self.layer))).cpu()
-        vectors = as_tensor(probe.vectors_).cpu().float()
-        return HeadFitAt(name, vectors.numpy(), said.to(torch.int32).numpy())
+        scores = as_tensor(probe.scores(sight.features(TEST, self.layer))).cpu()
+        return HeadFitAt(name, as_tensor(probe.vectors_).cpu().numpy(), scores.numpy())
 
     def _refusal(self, sight: Sight) -> str:
         """Why no head can be fitted here."""
@@ -78,6 +99,23 @@ class HeadFitGauge(Gauge[HeadFitAt]):
         except BadData as error:
             return str(error)
         return ""
+
+
+class OutputsGauge(Gauge[OutputsAt]):
+    """Keeps the model's answers on held-out samples at one checkpoint."""
+
+    name, kind = "held-out outputs", OutputsAt
+
+    def __init__(self, at: int) -> None:
+        self._at = at
+
+    def wanted_at(self, at: int) -> bool:
+        """At one checkpoint only."""
+        return at == self._at
+
+    def measure(self, sight: Sight, kept: OutputsAt | None) -> OutputsAt:
+        """As they come."""
+        return OutputsAt(sight.outputs(TEST).numpy())
 
 
 def unseen_rows(session: Session) -> Tensor:

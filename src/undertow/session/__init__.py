@@ -1,9 +1,9 @@
 """What every verb needs of a run, each computed once: samples, models, one pass over them, and what was measured.
 
-    from undertow.session import Session
+from undertow.session import Session
 
-    session = Session(run)
-    ut.audit(session); ut.label_errors(session); ut.repair(session)      # the passes are shared
+session = Session(run)
+ut.audit(session); ut.label_errors(session); ut.repair(session)      # the passes are shared
 """
 
 import lazy_loader

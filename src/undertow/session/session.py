@@ -238,7 +238,8 @@ class Session:
         return [
             at
             for at in self.checkpoints
-            if not self._is_broken(at) and any(one.wanted_at(at) and not self._is_done(one, at) for one in gauges)
+            if not self._is_broken(at)
+            and any(one.wanted_at(at) and not self._is_done(one, at) for one in gauges)
         ]
 
     def value(self, gauge: Gauge[T], at: int) -> T | None:
