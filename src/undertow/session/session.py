@@ -292,7 +292,8 @@ class Session:
     def keep(self, gauge: Gauge[T], at: int, value: T) -> T:
         """Keep what a gauge found."""
         place, key = self._place(gauge, at)
-        self._values[gauge.name, place, key] = value
+        if gauge.stays_in_memory:
+            self._values[gauge.name, place, key] = value
         return self.cache.put(gauge.name, max(place, 0), key, value)
 
     def _kept(self, gauge: Gauge[T], at: int) -> T | None:
@@ -300,14 +301,17 @@ class Session:
         known = (gauge.name, place, key)
         if known not in self._values:
             found = self.cache.get(gauge.name, max(place, 0), key, gauge.kind)
-            if found is None:
-                return None
+            if found is None or not gauge.stays_in_memory:
+                return found
             self._values[known] = found
         return cast("T", self._values[known])
 
     def _is_done(self, gauge: Gauge[Any], at: int) -> bool:
         if gauge.name in self.refused:
             return True
+        if not gauge.stays_in_memory:
+            place, key = self._place(gauge, at)
+            return self.cache.has(gauge.name, max(place, 0), key)
         kept = self._kept(gauge, at)
         return kept is not None and gauge.complete(kept)
 

@@ -45,8 +45,14 @@ class Scores:
     """Arrays that fill up; their layout is CompositeMatrix's."""
 
     def __init__(
-        self, shape: Shape, data: CompositeSamples, outputs: int, *, read: Read | None = None, sample_losses: bool = False
-    ) -> None:  # fmt: skip
+        self,
+        shape: Shape,
+        data: CompositeSamples,
+        outputs: int,
+        *,
+        read: Read | None = None,
+        sample_losses: bool = False,
+    ) -> None:
         """Make room.
 
         Args:
