@@ -25,7 +25,7 @@ from undertow.auditing.settings import AuditConfig
 from undertow.data.inputs import preparing
 from undertow.errors import UndertowError
 from undertow.features.stream import stream_features
-from undertow.latent.sources import PROBES
+from undertow.latent.layer import PROBES
 from undertow.richness.intervals import GROUPS, d_lr_interval
 from undertow.sizes import parse_size, show_size
 

@@ -37,17 +37,7 @@ from undertow.features.layers import INPUT, resolve_layers
 from undertow.features.stream import Batch, stream_features
 from undertow.latent.grid_config import GridConfig, GridWatcher, Silent, listed
 from undertow.latent.masc import MASC
-from undertow.latent.probe import Probe
-from undertow.latent.sources import (
-    PROBES,
-    Held,
-    Moving,
-    Passes,
-    Source,
-    Stream,
-    plan_groups,
-    room_for_fits,
-)  # fmt: skip
+from undertow.latent.sources import Passes, Source, Stream, plan_groups, room_for_fits, source_for
 from undertow.latent.table import Cell, GridTable, accuracy_row, dimension_row, missing_row
 from undertow.sizes import parse_size
 from undertow.training.prepare import find_device, objective_of
@@ -183,23 +173,13 @@ class _Grid:
         """All rows of one checkpoint, in as few passes as the memory allows; `own` is the model's cell."""
         said: dict[int, Tensor] = {}
         stream, classes = self._stream(self._model(at), said), len(self.data.classes)
-        wanted, room = (
-            list(dict.fromkeys(cell.layer for cell in cells)),
-            room_for_fits(parse_size(self.config.memory)),
-        )
+        wanted = list(dict.fromkeys(cell.layer for cell in cells))
+        room = room_for_fits(parse_size(self.config.memory))
         for layers, route in self._passes(wanted)[0]:
-            if route is None:
-                source: Source = Held(stream, self.train, self.test, layers, classes, room)
-            else:
-                source = Moving(stream, self.train, self.test, layers[0], route.kind, classes, room)
-            try:
-                for layer in layers:
-                    for fit, labels in self.labels.items():
-                        chosen = [cell for cell in cells if (cell.layer, cell.fit) == (layer, fit)]
-                        if chosen:
-                            yield from self._fit_rows(source, labels, chosen)
-            finally:
-                source.close()
+            source = source_for(stream, self.train, self.test, layers, route, classes, room)
+            for layer in layers:
+                yield from self._fit_rows(source, [cell for cell in cells if cell.layer == layer])
+            del source  # before the next pass holds its features
         if own is not None:
             yield from self._own_rows(own, said)
 
@@ -211,29 +191,24 @@ class _Grid:
             elif split == "test":
                 yield missing_row(own, "the model's outputs are not one number per class")
 
-    def _fit_rows(self, source: Source, labels: Tensor, cells: list[Cell]) -> Iterator[dict[str, Any]]:
-        """Fit the probes of one layer with one set of labels, and score them on both splits."""
-        layer = cells[0].layer
-        # Probes in the order of the table, so that VeLPIC finds MASC's subspaces where both are wanted.
-        names = [name for name in PROBES if any(cell.probe == name for cell in cells)]
-        unread = layer == INPUT and self._tokens_by_name
-        outcomes = dict.fromkeys(names, NO_INPUT) if unread else source.fit(layer, labels, names)
-        fitted: list[tuple[Cell, Probe]] = []
+    def _fit_rows(self, source: Source, cells: list[Cell]) -> Iterator[dict[str, Any]]:
+        """Fit the probes of one layer, and score them on both splits."""
+        layer, names = cells[0].layer, list(dict.fromkeys(cell.probe for cell in cells))
+        if layer == INPUT and self._tokens_by_name:
+            yield from (missing_row(cell, NO_INPUT) for cell in cells)
+            return
+        wanted = {cell.fit for cell in cells}
+        sets = {fit: labels for fit, labels in self.labels.items() if fit in wanted}
+        outcomes, said = source.fit_and_answer(layer, sets, names)
         for cell in cells:
-            outcome = outcomes[cell.probe]
+            outcome = outcomes[cell.fit, cell.probe]
             if isinstance(outcome, str):
                 yield missing_row(cell, outcome)
                 continue
-            fitted.append((cell, outcome))
             if isinstance(outcome, MASC):
                 yield dimension_row(cell, torch.as_tensor(outcome.dimensions_))
-        for split, samples in (("test", self.test), ("train", self.train)):
-            answers = {cell: torch.empty(len(samples), dtype=torch.int64) for cell, _ in fitted}
-            for rows, part in source.blocks(layer, split) if fitted else ():
-                for cell, probe in fitted:
-                    answers[cell][rows] = torch.as_tensor(probe.predict(part)).cpu()
-            for cell, said in answers.items():
-                yield from _accuracies(cell, split, said, samples)
+            for split, samples in (("test", self.test), ("train", self.train)):
+                yield from _accuracies(cell, split, said[split][cell.fit, cell.probe].cpu(), samples)
 
     def _passes(self, layers: Sequence[str]) -> tuple[Passes, list[str]]:
         budget, dims = parse_size(self.config.memory), {name: self.dims[name] for name in layers}

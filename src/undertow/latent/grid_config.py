@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from undertow.data.samples import DataSet
 from undertow.errors import BadValue, unknown
 from undertow.features.tap import ConvRule, TokenRule
-from undertow.latent.sources import PROBES
+from undertow.latent.layer import PROBES
 from undertow.sizes import parse_size
 
 FITS = ("given", "true", "shuffled")
