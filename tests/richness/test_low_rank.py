@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 import pytest
 import torch
 
 from undertow.errors import BadData
-from undertow.features import Moments, merge_all
+from undertow.features import Moments
 from undertow.richness import cka, d_lr, d_lr_from_moments, low_rank, low_rank_from_moments
 
 CLOSE = {"rel": 0, "abs": 1e-12}
@@ -47,10 +48,8 @@ def test_features_moments_and_operators_agree(c, offset):
     features, outputs = sample(c=c, offset=offset)
     labels = torch.arange(60) % 4
     whole = Moments.of(features, labels, 4, outputs)
-    parts = merge_all(
-        Moments.of(f, y, 4, o)
-        for f, y, o in zip(features.split(17), labels.split(17), outputs.split(17), strict=True)
-    )
+    split = zip(features.split(17), labels.split(17), outputs.split(17), strict=True)
+    parts = reduce(Moments.merge, [Moments.of(f, y, 4, o) for f, y, o in split])
     wanted = by_definition(features, outputs)
     assert d_lr(features, outputs) == pytest.approx(wanted, rel=0, abs=1e-10)
     assert d_lr(features.numpy(), outputs.numpy()) == d_lr(features, outputs)

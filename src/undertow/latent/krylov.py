@@ -136,9 +136,9 @@ class Krylov:
             products: the matrices.
             wanted: how many eigenvectors.
             block: vectors per step.
-            most: size of the space at most; by default as large as is a gain.
+            most: size of the space at most, where no whole decomposition can step in; by default as is a gain.
         """
-        self.products, self.wanted, self.block = products, wanted, block
+        self.products, self.wanted, self.block, self.alone = products, wanted, block, most is not None
         count, size = products.shape
         like = torch.zeros(0, dtype=products.dtype, device=products.device)
         self.off: list[Found] = [(like, like.new_zeros(0, size))] * count  # what was taken off each matrix
@@ -169,6 +169,7 @@ class Krylov:
         found: list[Found | None] = [None] * len(self.off)
         goals: list[int | None] = [None] * len(self.off)
         block, _ = _orthonormal(self._random())
+        spent = not self.alone
         while self.open and self.size + self.block <= self.room:
             block, link = self._grow(block)
             news = link.diagonal(dim1=1, dim2=2).tolist()
@@ -179,8 +180,10 @@ class Krylov:
                     found[at] = self._look(at, link[at])
                     goal = int(1.15 * self.size)
                 # 1.6: where the goal would lie if it were known now
-                if found[at] or ended or (goal or 1.6 * self.size) > self.room:
+                if found[at] or (ended and spent) or (goal or 1.6 * self.size) > self.room:
                     self.open.remove(at)
+                elif ended:  # the few directions left are in the next block, with others that rounding made
+                    spent, block = True, _outside(block, self.basis[:, : self.size])
                 goals[at] = goal
             if self.open and self.size == FIRST * self.block and self._blurred():
                 block = self._take_off(link, block)
@@ -306,7 +309,7 @@ class Krylov:
         for _ in range(2):
             image = self.products.times_one(at, fresh - (fresh @ vectors.T) @ vectors)
             fresh, _ = _orthonormal(image)
-        fresh, _ = _orthonormal(fresh - (fresh @ vectors.T) @ vectors)
+        fresh = _outside(fresh, vectors)
         left_out = float(torch.linalg.eigvalsh(self.products.times_one(at, fresh) @ fresh.T)[-1])
         return left_out <= smallest * (1 + 10 * self.slack**0.5) + 8 * self.eps * self.scale[at]
 
@@ -320,6 +323,13 @@ class Krylov:
         shape = self.block, self.products.shape[1]
         drawn = torch.randn(shape, generator=self.generator, dtype=self.products.dtype)
         return drawn.to(self.products.device)
+
+
+def _outside(block: Tensor, seen: Tensor) -> Tensor:
+    """Orthonormal rows that span those of `block` outside of the orthonormal rows `seen`."""
+    for _ in range(2):  # once leaves what rounding brought back in
+        block, _ = _orthonormal(block - (block @ seen.mT) @ seen)
+    return block
 
 
 def _orthonormal(block: Tensor) -> tuple[Tensor, Tensor]:

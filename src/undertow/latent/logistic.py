@@ -92,10 +92,12 @@ class LogisticProbe(Probe):
         """The softmax of the scores (N, C)."""
         return in_kind(as_tensor(self.scores(X)).softmax(1), like=X)
 
-    def _learn_each(self, rows: Tensor, sets: Sequence[LabelSet]) -> list[dict[str, Any]]:
+    def _learn_each(
+        self, rows: Tensor, sets: Sequence[LabelSet], probes: Sequence[Probe]
+    ) -> list[dict[str, Any]]:
         """Adam's fits with equally many classes start and shuffle alike: one pass over the rows serves them all."""
         if self.solver != "adam":
-            return super()._learn_each(rows, sets)
+            return super()._learn_each(rows, sets, probes)
         found: dict[int, dict[str, Any]] = {}
         for count in dict.fromkeys(len(counts) for _, counts in sets):
             places = [at for at, (_, counts) in enumerate(sets) if len(counts) == count]

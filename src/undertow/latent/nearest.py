@@ -89,12 +89,14 @@ class KNN(Probe):
         self.k = k
         self.metric = metric
 
-    def _learn_each(self, rows: Tensor, sets: Sequence[LabelSet]) -> list[dict[str, Any]]:
+    def _learn_each(
+        self, rows: Tensor, sets: Sequence[LabelSet], probes: Sequence[Probe]
+    ) -> list[dict[str, Any]]:
         known = unit(rows) if self.metric == "cosine" else rows.clone()
         return [{"rows_": known, "index_": index} for index, _ in sets]
 
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Any]:
-        return self._learn_each(rows, [(index, counts)])[0]
+        return self._learn_each(rows, [(index, counts)], [self])[0]
 
     def _kind(self) -> object:
         """Probes that know the same rows have the same neighbours."""

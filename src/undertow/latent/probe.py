@@ -79,7 +79,7 @@ class Probe(ClassifierMixin, BaseEstimator):
             counts = np.bincount(index, minlength=len(names))
             sets.append((torch.from_numpy(index).to(rows.device), torch.from_numpy(counts).to(rows.device)))
         with as_written(rows.device):
-            learned = self._learn_each(rows, sets)
+            learned = self._learn_each(rows, sets, probes)
         for probe, (_, counts), own in zip(probes, sets, learned, strict=True):
             probe._keep({**own, "counts_": counts}, like)
 
@@ -122,9 +122,11 @@ class Probe(ClassifierMixin, BaseEstimator):
         right = found == label_array(type(self).__name__, y, len(found))
         return float(np.average(right, weights=None if sample_weight is None else _numpy(sample_weight)))
 
-    def _learn_each(self, rows: Tensor, sets: Sequence[LabelSet]) -> list[dict[str, Any]]:
-        """`_learn` of each set of class numbers and rows per class."""
-        return [self._learn(rows, index, counts) for index, counts in sets]
+    def _learn_each(
+        self, rows: Tensor, sets: Sequence[LabelSet], probes: Sequence[Probe]
+    ) -> list[dict[str, Any]]:
+        """`_learn` of each set of labels by the probe that will keep it."""
+        return [probe._learn(rows, *own) for probe, own in zip(probes, sets, strict=True)]
 
     @abstractmethod
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Any]:
