@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from scipy.stats import binomtest, norm
-
 from undertow.auditing.shares import LEVEL, difference, wilson
 
 

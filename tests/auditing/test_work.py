@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 import torch
 from torch import nn
-
-import undertow as ut
-from undertow.auditing import AuditConfig
 from undertow.auditing.composites import Composites
 from undertow.auditing.parts import Part, Parts, key_of
 from undertow.auditing.rows import COLUMNS, row, thinned
+
+import undertow as ut
+from undertow.auditing import AuditConfig
 from undertow.data import to_inputs
 from undertow.errors import BadData, BadValue, NotThere, UnknownName
 from undertow.temporal import consistency_matrix
