@@ -13,19 +13,21 @@ from undertow.engine.local import run_local
 from undertow.engine.store import Store
 from undertow.errors import BadData
 from undertow.models import build_model
-from undertow.studies import SCALES, Outcome, find_study
+from undertow.studies import SCALES, StudyOutcome, find_study
 from undertow.studies.findings import row
-from undertow.studies.richness.breaks import find_break
 from undertow.studies.richness.depth import STUDIES
-from undertow.studies.richness.measures import last_layer
-from undertow.studies.richness.measures_depth import _places, layer_spectra, used_dimensions
-from undertow.studies.work import trained
+from undertow.studies.richness.depth_measures import _places, layer_spectra, used_dimensions
+from undertow.studies.richness.last_layer_measures import last_layer
+from undertow.studies.richness.power_law_break import find_break
+from undertow.studies.train_and_measure import trained
 
 NAMES = [study.name for study in STUDIES]
 
 
 def judge(study, index, rows, scale="laptop"):
-    return Outcome.of(study, scale, pd.DataFrame([{"seed": 0, **one} for one in rows])).verdicts()[index][1]
+    return StudyOutcome.of(study, scale, pd.DataFrame([{"seed": 0, **one} for one in rows])).verdicts()[
+        index
+    ][1]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -228,6 +230,6 @@ def test_smoke_runs_from_tasks_to_figure(name, tmp_path):
     study = find_study(name)
     tasks, store = study.at("smoke").tasks(1), Store(tmp_path / "tasks")
     assert run_local(tasks, store, workspace=tmp_path) == {}
-    outcome = Outcome.of(study, "smoke", store.rows(tasks))
+    outcome = StudyOutcome.of(study, "smoke", store.rows(tasks))
     assert any(verdict.holds is not None for _, verdict in outcome.verdicts())
     assert all(path.stat().st_size > 1000 for path in outcome.draw(tmp_path))

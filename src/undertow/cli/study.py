@@ -20,15 +20,15 @@ from undertow.sizes import show_size
 from undertow.studies.catalogue import STUDIES, find_studies, find_study
 from undertow.studies.cost import cost_words
 from undertow.studies.findings import Seen, number
-from undertow.studies.needs import check_data, data_needed, whereabouts
 from undertow.studies.recipe import SCALES, Study
+from undertow.studies.required_data import check_data, data_needed, whereabouts
 from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from undertow.engine import Engine, Progress
-    from undertow.studies.outcome import Outcome
+    from undertow.studies.outcome import StudyOutcome
 
 
 PAPERS = {
@@ -167,7 +167,7 @@ def run(
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     from undertow.engine import Engine
-    from undertow.engine.place import refuse_other_version
+    from undertow.engine.result_place import refuse_other_version
 
     means = Engine(engine, workers=workers, memory=memory, address=address, cpus=cpus, gpus=gpus)
     studies = find_studies(names)
@@ -198,11 +198,11 @@ def _unfinished(study: Study, scale: str, seeds: range, out: str) -> bool:
 
 def run_study(
     study: Study, scale: str, seeds: int | range, out: Path | str, engine: Engine, *, quiet: bool = False
-) -> tuple[Outcome, dict[str, str]]:
+) -> tuple[StudyOutcome, dict[str, str]]:
     """Run one study and write what it found into OUT/NAME/SCALE."""
     from undertow.engine import Store, run_tasks
-    from undertow.engine.place import results_folder, work_folder
-    from undertow.studies.outcome import Outcome
+    from undertow.engine.result_place import results_folder, work_folder
+    from undertow.studies.outcome import StudyOutcome
 
     screen, began = console(), time.monotonic()
     seeds = seeds if isinstance(seeds, range) else range(seeds)
@@ -216,7 +216,7 @@ def run_study(
         "changes": study.differences(scale),
         "wall_seconds": round(time.monotonic() - began, 1), "failures": list(failed.values()),
     }  # fmt: skip
-    outcome = Outcome.of(study, scale, store.rows(tasks), facts)
+    outcome = StudyOutcome.of(study, scale, store.rows(tasks), facts)
     name = f"{study.name}/{scale}"
     with results_folder(out, name) as folder:
         outcome.save(folder)
@@ -264,7 +264,7 @@ def _told(screen: Console, told: Progress) -> None:
     screen.print(f"  {told.done}/{told.total}  {told.task.label}: {state}", markup=False)
 
 
-def tell(screen: Console, outcome: Outcome, folder: str) -> None:
+def tell(screen: Console, outcome: StudyOutcome, folder: str) -> None:
     """The table paper / ours / within, and the claims."""
     known: list[dict[str, Any]] = outcome.comparison().to_dict("records")  # pyright: ignore[reportAssignmentType]
     there = {case.name for case in outcome.study.cases}  # a scale may leave cases out
@@ -304,7 +304,7 @@ def _missing(value: Any) -> bool:
     return value is None or value != value  # NaN, in a column of numbers
 
 
-def as_json(outcome: Outcome) -> dict[str, object]:
+def as_json(outcome: StudyOutcome) -> dict[str, object]:
     """A study's outcome for machines."""
     table_rows: list[dict[str, object]] = outcome.comparison().to_dict("records")  # pyright: ignore[reportAssignmentType]
     return {

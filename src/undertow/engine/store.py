@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from undertow._version import __version__
-from undertow.engine.place import Place, open_place
+from undertow.engine.result_place import ResultPlace, open_place
 from undertow.errors import RunProblem, UndertowError
 from undertow.studies.task import Rows, Task
 
@@ -47,7 +47,7 @@ class Store:
         return cls(f"{str(out).rstrip('/')}/tasks")
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> ResultPlace:
         """The files."""
         return open_place(self.folder)
 

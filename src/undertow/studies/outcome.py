@@ -1,9 +1,9 @@
 """What a study found, set against the paper.
 
-    outcome = Outcome.of(study, "laptop", rows)          # rows: a pandas table
+    outcome = StudyOutcome.of(study, "laptop", rows)          # rows: a pandas table
     outcome.comparison()                                 # pandas: case, measure, paper, ours, within
-    outcome.verdicts()                                   # (Claim, Verdict) pairs
-    outcome.save(folder); Outcome.read(folder, find_study)
+    outcome.verdicts()                                   # (Claim, ClaimVerdict) pairs
+    outcome.save(folder); StudyOutcome.read(folder, find_study)
     outcome.draw(folder)                                 # figure.png and figure.svg
 
 A study's folder holds rows.parquet, comparison.csv, claims.json, study.json and the figure: everything in
@@ -25,7 +25,7 @@ from undertow._version import __version__
 from undertow.errors import BadData, NotThere, RunProblem
 from undertow.files import aside, write_text
 from undertow.studies.findings import Findings
-from undertow.studies.recipe import Claim, Study, Verdict
+from undertow.studies.recipe import Claim, ClaimVerdict, Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StudyOutcome:
     """A study at a scale, its rows, and how they were made."""
 
     study: Study  # at the scale
@@ -46,7 +46,7 @@ class Outcome:
     @classmethod
     def of(
         cls, study: Study, scale: str, rows: pd.DataFrame, facts: Mapping[str, Any] | None = None
-    ) -> Outcome:
+    ) -> StudyOutcome:
         """The outcome of `study` (as the paper has it) at `scale`."""
         small = study.at(scale)
         return cls(small, scale, Findings(small, rows), facts or {})
@@ -88,15 +88,15 @@ class Outcome:
             "within": near,
         }
 
-    def verdicts(self) -> list[tuple[Claim, Verdict]]:
+    def verdicts(self) -> list[tuple[Claim, ClaimVerdict]]:
         """Each claim with what the rows say of it; a claim without its numbers cannot be told."""
         return [(claim, self._judge(claim)) for claim in self.study.claims]
 
-    def _judge(self, claim: Claim) -> Verdict:
+    def _judge(self, claim: Claim) -> ClaimVerdict:
         try:
             return claim.check(self.findings)
         except BadData as reason:
-            return Verdict(None, str(reason))
+            return ClaimVerdict(None, str(reason))
 
     def draw(self, folder: Path) -> list[Path]:
         """The study's figure as PNG and SVG."""
@@ -125,7 +125,7 @@ class Outcome:
         write_text(folder / "study.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
     @classmethod
-    def read(cls, folder: Path, find_study: Callable[[str], Study]) -> Outcome:
+    def read(cls, folder: Path, find_study: Callable[[str], Study]) -> StudyOutcome:
         """The outcome in `folder`; claims are judged anew from its rows."""
         import pandas as pd
 

@@ -1,6 +1,6 @@
 """A task: a function named by its place, plain arguments, rows as its answer.
 
-    task = Task("undertow.studies.work:train_and_measure", {"case": "clean", "seed": 0, ...})
+    task = Task("undertow.studies.train_and_measure:train_and_measure", {"case": "clean", "seed": 0, ...})
     task.key                  # a hash of both and of undertow's version: equal tasks need to run once
     task.run(workspace)       # a list of rows; `workspace` is a folder that it may keep its runs in
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from undertow.plots import line, panels
 from undertow.studies.findings import Findings
-from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
-from undertow.studies.richness.figures import draw_spectra
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, ScaleChange, Study
+from undertow.studies.richness.spectrum_figures import draw_spectra
 from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 _CASE = "division mod 97"
 
 
-def _groks(found: Findings) -> Verdict:
+def _groks(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for moment, good in (("before", lambda test: test < 0.2), ("after", lambda test: test > 0.95)):
         train, test = (found.seen(_CASE, f"accuracy_{moment}", split=split) for split in ("train", "test"))
         at = found.seen(_CASE, "epoch", moment=moment)
         holds &= train.mean > 0.98 and good(test.mean)
         words.append(f"{moment} (epoch {at}): train {train}, test {test}")
-    return Verdict(holds, "; ".join(words))
+    return ClaimVerdict(holds, "; ".join(words))
 
 
-def _richer(found: Findings) -> Verdict:
+def _richer(found: Findings) -> ClaimVerdict:
     before, after = (found.seen(_CASE, f"d_lr_{moment}", split="test") for moment in ("before", "after"))
     understood = found.mean(_CASE, "accuracy_after", split="test") > 0.95
-    return Verdict(after.mean < before.mean if understood else None, f"D_LR {before} before, {after} after")
+    return ClaimVerdict(
+        after.mean < before.mean if understood else None, f"D_LR {before} before, {after} after"
+    )
 
 
 def _figure(found: Findings) -> Figure:
@@ -70,9 +72,9 @@ grokking = Study(
             ),
         ),
     ),
-    measure="undertow.studies.richness.measures_grokking:grokking",
+    measure="undertow.studies.richness.grokking_measures:grokking",
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={
                 "data": "mod-division:p=13",
                 "model": "transformer:width=16",
@@ -85,7 +87,7 @@ grokking = Study(
             },
             minutes=0.1,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train={
                 "optimiser": "adamw",
                 "weight_decay": 0.3,

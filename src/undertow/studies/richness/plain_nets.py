@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from undertow.studies.findings import Findings
-from undertow.studies.recipe import Case, Change, Claim, Study, Verdict
-from undertow.studies.richness.bases import CIFAR100, vgg
-from undertow.studies.richness.claims_images import RICH, features_used, judged, listed, seen, table_3
-from undertow.studies.richness.figures import spectra_and_bars
-from undertow.studies.richness.images import MEASURE, NOTHING_LEARNED, OPTIONS
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, ScaleChange, Study
+from undertow.studies.richness.image_claims import RICH, features_used, judged, listed, seen, table_3
+from undertow.studies.richness.residual_nets import MEASURE, NOTHING_LEARNED, OPTIONS
+from undertow.studies.richness.spectrum_figures import spectra_and_bars
+from undertow.studies.richness.training_settings import CIFAR100, vgg
 from undertow.training.config import TrainConfig
 
 LAZY = 0.3
@@ -23,17 +23,17 @@ LAZY = 0.3
 _NORMS = ("without", "batch norm")
 
 
-def _norm_makes_rich(found: Findings) -> Verdict:
+def _norm_makes_rich(found: Findings) -> ClaimVerdict:
     d_lr = seen(found, _NORMS, "d_lr")
     return judged(found, _NORMS, d_lr[0] > LAZY and d_lr[1] < RICH, listed("D_LR", d_lr))
 
 
-def _norm_generalises(found: Findings) -> Verdict:
+def _norm_generalises(found: Findings) -> ClaimVerdict:
     accuracy = seen(found, _NORMS, "accuracy")
     return judged(found, _NORMS, accuracy[1] > accuracy[0], listed("test accuracy", accuracy))
 
 
-def _norm_uses_fewer(found: Findings) -> Verdict:
+def _norm_uses_fewer(found: Findings) -> ClaimVerdict:
     used = [features_used(found, case) for case in _NORMS]
     return judged(found, _NORMS, used[1] < used[0], listed("features used", used))
 
@@ -45,7 +45,7 @@ batch_norm = Study(
     cases=(Case(_NORMS[0], vgg(CIFAR100, norm=False)), Case(_NORMS[1], vgg(CIFAR100))),
     measure=MEASURE,
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={
                 "data": "digits", "scaling": "half", "augment": "none", "train_size": 200, "test_size": 100,
                 "batch_size": 50, "epochs": 2,
@@ -56,7 +56,7 @@ batch_norm = Study(
             f"{NOTHING_LEARNED}",
             minutes=0.1,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train={
                 "data": "cifar10", "alpha": 1 / 3, "augment": "none", "train_size": 1000, "test_size": 800,
                 "optimiser": "adam", "lr": 1e-3, "batch_size": 32, "epochs": 120,
@@ -90,12 +90,12 @@ _CNN = TrainConfig(
 )  # fmt: skip
 
 
-def _whole_is_rich(found: Findings) -> Verdict:
+def _whole_is_rich(found: Findings) -> ClaimVerdict:
     d_lr = seen(found, _PARTS, "d_lr")
     return judged(found, _PARTS, d_lr[0] < RICH and d_lr[1] > LAZY, listed("D_LR", d_lr))
 
 
-def _both_generalise(found: Findings) -> Verdict:
+def _both_generalise(found: Findings) -> ClaimVerdict:
     accuracy = seen(found, _PARTS, "accuracy")
     return judged(found, _PARTS, min(accuracy) > 0.95, listed("test accuracy", accuracy))
 
@@ -107,7 +107,7 @@ last_layer_only = Study(
     cases=(Case(_PARTS[0], _CNN), Case(_PARTS[1], replace(_CNN, last_layer_only=True))),
     measure=MEASURE,
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={
                 "data": "digits", "train_size": 200, "test_size": 100, "batch_size": 50, "epochs": 2,
                 "model": "cnn:width=4,units=32",
@@ -116,7 +116,7 @@ last_layer_only = Study(
             because=NOTHING_LEARNED,
             minutes=0.1,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train={"train_size": 6000, "test_size": 2000, "batch_size": 64},
             cases={
                 "full backpropagation": {"epochs": 6},

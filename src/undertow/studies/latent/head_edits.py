@@ -10,40 +10,49 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from undertow.plots import line, panels
-from undertow.studies.findings import Curve, Findings, number
-from undertow.studies.latent.dynamics import degree_of, layers, model_curve, probe_curve
-from undertow.studies.latent.settings import DEGREES, LAPTOP, NETS, SMOKE, WORDS, case_name, cases, changes
-from undertow.studies.recipe import Case, Change, Claim, Study, Verdict
+from undertow.studies.findings import Findings, SeedCurve, number
+from undertow.studies.latent.corrupted_networks import (
+    DEGREES,
+    LAPTOP,
+    NETS,
+    SMOKE,
+    WORDS,
+    case_name,
+    cases,
+    changes,
+)
+from undertow.studies.latent.probe_dynamics import degree_of, layers, model_curve, probe_curve
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, ScaleChange, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MEASURES = "undertow.studies.latent.measures"
+MEASURES = "undertow.studies.latent.probe_measures"
 
 # ----------------------------------------------------------------------------------------------------- transfer
 
 
-def _curve(found: Findings, case: str, who: str, split: str = "test") -> Curve:
+def _curve(found: Findings, case: str, who: str, split: str = "test") -> SeedCurve:
     return found.curve(case, "accuracy", x="checkpoint", probe=who, split=split)
 
 
-def _edit_helps(found: Findings) -> Verdict:
+def _edit_helps(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for case in (case for case in found.cases if 0 < degree_of(case) < 1):
         model, edited = (float(_curve(found, case, who).mean[-1]) for who in ("model", "edited"))
         holds &= edited > model
         words.append(f"{case}: {number(model)} → {number(edited)}")
-    return Verdict(holds, "test accuracy at the end, " + "; ".join(words))
+    return ClaimVerdict(holds, "test accuracy at the end, " + "; ".join(words))
 
 
-def _edit_unlearns(found: Findings) -> Verdict:
+def _edit_unlearns(found: Findings) -> ClaimVerdict:
     """The edited model repeats fewer of the corrupted training labels."""
     words, holds = [], True
     for case in (case for case in found.cases if 0 < degree_of(case) < 1):
         model, edited = (float(_curve(found, case, who, "train").mean[-1]) for who in ("model", "edited"))
         holds &= edited < model
         words.append(f"{case}: {number(model)} → {number(edited)}")
-    return Verdict(holds, "accuracy on the corrupted training labels, " + "; ".join(words))
+    return ClaimVerdict(holds, "accuracy on the corrupted training labels, " + "; ".join(words))
 
 
 def _transfer_figure(found: Findings) -> Figure:
@@ -71,12 +80,12 @@ transfer = Study(
     cases=cases(NETS),
     measure=f"{MEASURES}:transfer",
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             cases=changes(SMOKE),
             only=tuple(case_name(net, degree) for net in SMOKE for degree in (0.4, 0.6)),
             minutes=0.2,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             cases=changes(LAPTOP),
             only=tuple(case_name(net, degree) for net in LAPTOP for degree in DEGREES),
             because=WORDS,
@@ -101,23 +110,23 @@ def _names(net: str) -> tuple[str, str]:
     return f"{net}, {_LEFT} {_DEGREE:g}", f"{net}, {_EDITED} {_DEGREE:g}"
 
 
-def _at_once(found: Findings) -> Verdict:
+def _at_once(found: Findings) -> ClaimVerdict:
     """The epoch after the edit is better than the same epoch of the run that was left alone."""
     words, holds = [], True
     for left, edited, at in _pairs(found):
         values = [found.mean(case, "epoch_accuracy", checkpoint=at + 1) for case in (left, edited)]
         holds &= values[1] > values[0]
         words.append(f"{edited}: {number(values[0])} alone, {number(values[1])} edited, an epoch later")
-    return Verdict(holds, "; ".join(words))
+    return ClaimVerdict(holds, "; ".join(words))
 
 
-def _lasts(found: Findings) -> Verdict:
+def _lasts(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for left, edited, _ in _pairs(found):
         values = [found.mean(case, "epoch_accuracy", checkpoint="last") for case in (left, edited)]
         holds &= values[1] > values[0] + 0.01
         words.append(f"{edited}: {number(values[0])} alone, {number(values[1])} edited, at the end")
-    return Verdict(holds, "; ".join(words))
+    return ClaimVerdict(holds, "; ".join(words))
 
 
 def _pairs(found: Findings) -> list[tuple[str, str, int]]:
@@ -168,7 +177,7 @@ intervention = Study(
     ),
     measure=f"{MEASURES}:intervention",
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             cases=_pair_changes({"MLP-MNIST": {**SMOKE["MLP-MNIST"], "epochs": 4}}),
             actions={
                 name: actions for name, actions in _edit_cases(2).items() if name.startswith("MLP-MNIST")
@@ -176,7 +185,7 @@ intervention = Study(
             only=_names("MLP-MNIST"),
             minutes=0.1,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             cases=_pair_changes(
                 {
                     net: {**own, "epochs": 60, "checkpoints": "0,5,10,20,25,30,40,50,60"}
@@ -216,7 +225,7 @@ def _dropout_models(model: str) -> str:
     return f"{model},dropout=0.2" if ":" in model else f"{model}:dropout=0.2"
 
 
-def _same_dynamics(found: Findings) -> Verdict:
+def _same_dynamics(found: Findings) -> ClaimVerdict:
     """With dropout the best hidden layer still ends above the model."""
     words, holds = [], True
     for case in (case for case in found.cases if "dropout" in case and 0 < degree_of(case) < 1):
@@ -225,7 +234,7 @@ def _same_dynamics(found: Findings) -> Verdict:
         best = max(float(probe_curve(found, case, "masc", layer).mean[-1]) for layer in hidden)
         holds &= best > model
         words.append(f"{case}: model {number(model)}, best hidden layer {number(best)}")
-    return Verdict(holds, "; ".join(words))
+    return ClaimVerdict(holds, "; ".join(words))
 
 
 def _dropout_figure(found: Findings) -> Figure:
@@ -284,8 +293,8 @@ dropout = Study(
     measure=f"{MEASURES}:grid",
     options={"probes": ("masc", "velpic")},
     changes={
-        "smoke": Change(cases=_SMOKE_CASES, only=_SMOKE_NAMES, minutes=0.3),
-        "laptop": Change(cases=_LAPTOP_CASES, only=_LAPTOP_NAMES, because=WORDS, minutes=3.5),
+        "smoke": ScaleChange(cases=_SMOKE_CASES, only=_SMOKE_NAMES, minutes=0.3),
+        "laptop": ScaleChange(cases=_LAPTOP_CASES, only=_LAPTOP_NAMES, because=WORDS, minutes=3.5),
     },
     claims=(Claim("with dropout the best hidden layer still ends above the model", _same_dynamics),),
     figure=_dropout_figure,

@@ -11,14 +11,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undertow.plots import line, panels
-from undertow.studies.findings import Curve, Findings, number
-from undertow.studies.latent.settings import DEGREES, LAPTOP, NETS, SMOKE, WORDS, case_name, cases, changes
-from undertow.studies.recipe import Change, Claim, Published, Study, Verdict
+from undertow.studies.findings import Findings, SeedCurve, number
+from undertow.studies.latent.corrupted_networks import (
+    DEGREES,
+    LAPTOP,
+    NETS,
+    SMOKE,
+    WORDS,
+    case_name,
+    cases,
+    changes,
+)
+from undertow.studies.recipe import Claim, ClaimVerdict, Published, ScaleChange, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MEASURE = "undertow.studies.latent.measures:grid"
+MEASURE = "undertow.studies.latent.probe_measures:grid"
 TEST = {"split": "test"}
 HIGH = 0.5
 """Degrees of corruption from here on count as high."""
@@ -30,12 +39,12 @@ def layers(found: Findings, case: str) -> list[str]:
     return [str(name) for name in own if name != "output"]
 
 
-def model_curve(found: Findings, case: str) -> Curve:
+def model_curve(found: Findings, case: str) -> SeedCurve:
     """The model's own test accuracy over checkpoints."""
     return found.curve(case, "accuracy", x="checkpoint", probe="model", **TEST)
 
 
-def probe_curve(found: Findings, case: str, probe: str, layer: str) -> Curve:
+def probe_curve(found: Findings, case: str, probe: str, layer: str) -> SeedCurve:
     """A probe's test accuracy over checkpoints."""
     return found.curve(case, "accuracy", x="checkpoint", probe=probe, layer=layer, **TEST)
 
@@ -58,7 +67,7 @@ def _best_at_end(found: Findings, case: str, probe: str) -> tuple[str, float]:
     return best, ends[best]
 
 
-def peaks_and_falls(found: Findings, probe: str) -> Verdict:
+def peaks_and_falls(found: Findings, probe: str) -> ClaimVerdict:
     """The model's peak is two points or more above its end, and its best hidden layer ends above it."""
     words, holds = [], True
     for case in corrupted(found):
@@ -69,10 +78,10 @@ def peaks_and_falls(found: Findings, probe: str) -> Verdict:
         words.append(
             f"{case}: model peak {number(peak)}, end {number(last)}; {layer} at the end {number(end)}"
         )
-    return Verdict(holds, "; ".join(words))
+    return ClaimVerdict(holds, "; ".join(words))
 
 
-def knows_at_start(found: Findings, probe: str) -> Verdict:
+def knows_at_start(found: Findings, probe: str) -> ClaimVerdict:
     """Untrained, the best hidden layer tells a class in five or better, the model ten points less."""
     words, holds = [], True
     for case in corrupted(found):
@@ -82,7 +91,7 @@ def knows_at_start(found: Findings, probe: str) -> Verdict:
         model = float(model_curve(found, case).mean[0])
         holds &= start > 0.2 and start > model + 0.1
         words.append(f"{case}: best hidden layer {number(start)}, model {number(model)}")
-    return Verdict(holds, "at epoch 0, " + "; ".join(words))
+    return ClaimVerdict(holds, "at epoch 0, " + "; ".join(words))
 
 
 def dynamics_figure(probe: str) -> Any:
@@ -104,10 +113,10 @@ def dynamics_figure(probe: str) -> Any:
 
 
 _SCALED = {
-    "smoke": Change(
+    "smoke": ScaleChange(
         cases=changes(SMOKE), only=tuple(case_name(net, degree) for net in SMOKE for degree in (0.4, 0.6)), minutes=0.3
     ),
-    "laptop": Change(
+    "laptop": ScaleChange(
         cases=changes(LAPTOP), only=tuple(case_name(net, degree) for net in LAPTOP for degree in DEGREES),
         because=WORDS, minutes=5.5,
     ),
@@ -198,7 +207,7 @@ velpic_dynamics = replace(
 # -------------------------------------------------------------------------------------------------- differences
 
 
-def _difference(found: Findings, case: str, one: str, other: str, layer: str) -> Curve:
+def _difference(found: Findings, case: str, one: str, other: str, layer: str) -> SeedCurve:
     """Mean and range over seeds of the difference within each seed."""
     a, b = (
         found.of(case, "accuracy", probe=probe, layer=layer, **TEST).set_index(["checkpoint", "seed"])[
@@ -207,7 +216,7 @@ def _difference(found: Findings, case: str, one: str, other: str, layer: str) ->
         for probe in (one, other)
     )
     table = (a - b).groupby(level=0).agg(["mean", "min", "max"])
-    return Curve(table.index.to_numpy(float), *table.to_numpy(float).T)
+    return SeedCurve(table.index.to_numpy(float), *table.to_numpy(float).T)
 
 
 def _draw_difference(one: str, other: str) -> Any:
@@ -232,24 +241,26 @@ def _late(found: Findings, case: str, one: str, other: str, layer: str) -> float
     return float(gap[-max(1, len(gap) // 3) :].mean())
 
 
-def _velpic_wins_late_layers(found: Findings) -> Verdict:
+def _velpic_wins_late_layers(found: Findings) -> ClaimVerdict:
     words, gaps = [], []
     for case in (case for case in corrupted(found) if degree_of(case) > HIGH):
         gap = _late(found, case, "velpic", "masc", layers(found, case)[-1])
         gaps.append(gap)
         words.append(f"{case}: {number(gap)}")
-    return Verdict(
+    return ClaimVerdict(
         all(gap > 0 for gap in gaps) if gaps else None, "last layer, late in training, " + "; ".join(words)
     )
 
 
-def _masc_wins_early_layers(found: Findings) -> Verdict:
+def _masc_wins_early_layers(found: Findings) -> ClaimVerdict:
     words, gaps = [], []
     for case in corrupted(found):
         gap = _late(found, case, "masc", "velpic", layers(found, case)[1])
         gaps.append(gap)
         words.append(f"{case}: {number(gap)}")
-    return Verdict(all(gap > 0 for gap in gaps), "first hidden layer, late in training, " + "; ".join(words))
+    return ClaimVerdict(
+        all(gap > 0 for gap in gaps), "first hidden layer, late in training, " + "; ".join(words)
+    )
 
 
 velpic_minus_masc = replace(
@@ -267,7 +278,7 @@ velpic_minus_masc = replace(
 )
 
 
-def logistic_follows(found: Findings) -> Verdict:
+def logistic_follows(found: Findings) -> ClaimVerdict:
     """On the last layer logistic falls as the model does, and stays nearer to it than VeLPIC."""
     words, holds = [], True
     for case in corrupted(found):
@@ -280,10 +291,10 @@ def logistic_follows(found: Findings) -> Verdict:
         words.append(
             f"{case}: model {number(model)}, logistic {number(ends['logistic'])}, velpic {number(ends['velpic'])}"
         )
-    return Verdict(holds, f"last layer at the end, {'; '.join(words)}")
+    return ClaimVerdict(holds, f"last layer at the end, {'; '.join(words)}")
 
 
-def _wins(found: Findings, probe: str) -> Verdict:
+def _wins(found: Findings, probe: str) -> ClaimVerdict:
     words, gaps = [], []
     for case in (case for case in corrupted(found) if degree_of(case) > HIGH):
         mean = float(
@@ -291,7 +302,7 @@ def _wins(found: Findings, probe: str) -> Verdict:
         )
         gaps.append(mean)
         words.append(f"{case}: {number(mean)}")
-    return Verdict(
+    return ClaimVerdict(
         all(gap > 0 for gap in gaps) if gaps else None, "mean over hidden layers, late, " + "; ".join(words)
     )
 
@@ -338,14 +349,14 @@ velpic_minus_logistic = replace(
 # ---------------------------------------------------------------------------------------------- init vs trained
 
 
-def _trained_beats_init(found: Findings) -> Verdict:
+def _trained_beats_init(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for case in corrupted(found):
         curves = {layer: probe_curve(found, case, "masc", layer).mean for layer in layers(found, case)[1:]}
         start, end = (max(float(values[at]) for values in curves.values()) for at in (0, -1))
         holds &= end > start
         words.append(f"{case}: {number(start)} → {number(end)}")
-    return Verdict(holds, "best hidden layer by MASC, " + "; ".join(words))
+    return ClaimVerdict(holds, "best hidden layer by MASC, " + "; ".join(words))
 
 
 def _init_figure(found: Findings) -> Figure:
@@ -362,13 +373,13 @@ def _init_figure(found: Findings) -> Figure:
                 ]
                 line(
                     panel,
-                    Curve(x, *(np.array(best),) * 3),
+                    SeedCurve(x, *(np.array(best),) * 3),
                     f"{probe}, {words}",
                     index,
                     linestyle=":" if at == 0 else "-",
                 )
         model = np.array([model_curve(found, case).mean[-1] for case in own])
-        line(panel, Curve(x, model, model, model), "model, trained", 6, linestyle="-")
+        line(panel, SeedCurve(x, model, model, model), "model, trained", 6, linestyle="-")
         panel.set(title=net, xlabel="degree of corruption", ylim=(0, 1.02))
     axes[0].legend(fontsize=7)
     return figure

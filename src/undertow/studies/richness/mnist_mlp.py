@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from undertow.plots import line, panels
 from undertow.studies.findings import Findings, number
-from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
-from undertow.studies.richness.figures import spectra_and_bars
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, ScaleChange, Study
+from undertow.studies.richness.spectrum_figures import spectra_and_bars
 from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MEASURE = "undertow.studies.richness.measures:last_layer"
+MEASURE = "undertow.studies.richness.last_layer_measures:last_layer"
 TEST = {"split": "test"}
 
 _MLP = TrainConfig(
@@ -38,12 +38,12 @@ _ALPHAS = (0.2, 2.0, 20.0)
 _SCALES = tuple(f"alpha {alpha:g}" for alpha in _ALPHAS)
 
 
-def _ordered(found: Findings) -> Verdict:
+def _ordered(found: Findings) -> ClaimVerdict:
     seen = [found.seen(name, "d_lr", **TEST) for name in _SCALES]
-    return Verdict(seen[0].mean < seen[1].mean < seen[2].mean, "D_LR " + ", ".join(map(str, seen)))
+    return ClaimVerdict(seen[0].mean < seen[1].mean < seen[2].mean, "D_LR " + ", ".join(map(str, seen)))
 
 
-def _others_disagree(found: Findings) -> Verdict:
+def _others_disagree(found: Findings) -> ClaimVerdict:
     """Lazier with alpha would mean: S_init, norm and NC1 rise."""
     train = {"split": "train"}
     values = [
@@ -55,12 +55,12 @@ def _others_disagree(found: Findings) -> Verdict:
         )
     ]
     words = "; ".join(f"{measure} {', '.join(map(number, numbers))}" for measure, numbers in values)
-    return Verdict(not any(one[0] < one[1] < one[2] for _, one in values), words)
+    return ClaimVerdict(not any(one[0] < one[1] < one[2] for _, one in values), words)
 
 
-def _kernels_disagree(found: Findings) -> Verdict:
+def _kernels_disagree(found: Findings) -> ClaimVerdict:
     seen = [found.seen(name, "initial_kernel_alignment", **TEST) for name in _SCALES]
-    return Verdict(
+    return ClaimVerdict(
         not seen[0].mean < seen[1].mean < seen[2].mean, "S_init of kernels " + ", ".join(map(str, seen))
     )
 
@@ -75,8 +75,8 @@ target_scale = Study(
     ),
     measure=MEASURE,
     changes={
-        "smoke": Change(train=_SMOKE, options={"samples": 200}, minutes=0.1),
-        "laptop": Change(because="nothing is changed: this is the paper's setting", minutes=2.5),
+        "smoke": ScaleChange(train=_SMOKE, options={"samples": 200}, minutes=0.1),
+        "laptop": ScaleChange(because="nothing is changed: this is the paper's setting", minutes=2.5),
     },
     published=(
         *(
@@ -127,7 +127,7 @@ target_scale = Study(
 _DECAY = "weight decay alone"
 
 
-def _misread(found: Findings) -> Verdict:
+def _misread(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for measure, where, rises in (
         ("d_lr", TEST, True), ("initial_kernel_alignment", TEST, False), ("squared_parameter_norm", {}, False),
@@ -138,12 +138,12 @@ def _misread(found: Findings) -> Verdict:
         holds &= last > first if rises else last < first
         at = "" if curve.x[-1] == found.last(_DECAY) else f" (at {curve.x[-1]:g}, no value later)"
         words.append(f"{measure} {number(first)} → {number(last)}{at}")
-    return Verdict(holds, "; ".join(words))
+    return ClaimVerdict(holds, "; ".join(words))
 
 
-def _no_learning(found: Findings) -> Verdict:
+def _no_learning(found: Findings) -> ClaimVerdict:
     accuracy = found.seen(_DECAY, "accuracy", checkpoint=found.last(_DECAY), **TEST)
-    return Verdict(accuracy.mean < 0.15, f"test accuracy at the end {accuracy}")
+    return ClaimVerdict(accuracy.mean < 0.15, f"test accuracy at the end {accuracy}")
 
 
 def _decay_figure(found: Findings) -> Figure:
@@ -188,12 +188,12 @@ weight_decay = Study(
     ),
     measure=MEASURE,
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={**_SMOKE, "weight_decay": 3e5, "epochs": 10, "checkpoints": "every:2"},
             options={"samples": 200},
             minutes=0.1,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train={"epochs": 10, "weight_decay": 2000.0, "checkpoints": "every:1"},
             because="twenty times the decay in a twentieth of the epochs: the weights shrink by the same factor",
             minutes=5,
@@ -233,14 +233,14 @@ weight_decay = Study(
 _FULL, _LAST = "full backpropagation", "last layer only"
 
 
-def _rich_uses_the_code(found: Findings) -> Verdict:
+def _rich_uses_the_code(found: Findings) -> ClaimVerdict:
     d_lr, accuracy = (found.seen(_FULL, name, **TEST) for name in ("d_lr", "accuracy"))
-    return Verdict(d_lr.mean < 0.05 and accuracy.mean < 0.2, f"D_LR {d_lr}, test accuracy {accuracy}")
+    return ClaimVerdict(d_lr.mean < 0.05 and accuracy.mean < 0.2, f"D_LR {d_lr}, test accuracy {accuracy}")
 
 
-def _lazy_does_not(found: Findings) -> Verdict:
+def _lazy_does_not(found: Findings) -> ClaimVerdict:
     d_lr, accuracy = (found.seen(_LAST, name, **TEST) for name in ("d_lr", "accuracy"))
-    return Verdict(d_lr.mean > 0.4 and accuracy.mean > 0.5, f"D_LR {d_lr}, test accuracy {accuracy}")
+    return ClaimVerdict(d_lr.mean > 0.4 and accuracy.mean > 0.5, f"D_LR {d_lr}, test accuracy {accuracy}")
 
 
 encoded_labels = Study(
@@ -253,8 +253,8 @@ encoded_labels = Study(
     ),
     measure=MEASURE,
     changes={
-        "smoke": Change(train=_SMOKE, options={"samples": 200}, minutes=0.1),
-        "laptop": Change(
+        "smoke": ScaleChange(train=_SMOKE, options={"samples": 200}, minutes=0.1),
+        "laptop": ScaleChange(
             train={"epochs": 20, "checkpoints": "every:20"}, cases={_FULL: {"train_size": 20_000}}, minutes=6
         ),
     },

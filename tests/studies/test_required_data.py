@@ -7,7 +7,7 @@ import pytest
 from undertow.errors import NotThere
 from undertow.studies import needs
 from undertow.studies.catalogue import STUDIES, find_study
-from undertow.studies.needs import check_data, data_needed, whereabouts
+from undertow.studies.required_data import check_data, data_needed, whereabouts
 
 
 @pytest.fixture(autouse=True)

@@ -11,18 +11,18 @@ import torch
 
 from undertow.engine.local import run_local
 from undertow.engine.store import Store
-from undertow.studies import SCALES, Findings, Outcome, find_study
+from undertow.studies import SCALES, Findings, StudyOutcome, find_study
 from undertow.studies.findings import row
-from undertow.studies.richness.functions import STUDIES
-from undertow.studies.richness.measures import Sight
-from undertow.studies.richness.measures_functions import (
+from undertow.studies.richness.known_functions import STUDIES
+from undertow.studies.richness.known_functions_measures import (
     _errors,
     by_target,
     eigenfunctions,
     heaviside,
     nystrom,
 )
-from undertow.studies.work import trained
+from undertow.studies.richness.last_layer_measures import Sight
+from undertow.studies.train_and_measure import trained
 
 NAMES = [study.name for study in STUDIES]
 
@@ -32,7 +32,9 @@ def found(study, rows, scale="smoke"):
 
 
 def judge(study, index, rows):
-    return Outcome.of(study, "smoke", pd.DataFrame([{"seed": 0, **one} for one in rows])).verdicts()[index][1]
+    return StudyOutcome.of(study, "smoke", pd.DataFrame([{"seed": 0, **one} for one in rows])).verdicts()[
+        index
+    ][1]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -165,6 +167,6 @@ def test_smoke_runs_from_tasks_to_figure(name, tmp_path):
     study = find_study(name)
     tasks, store = study.at("smoke").tasks(1), Store(tmp_path / "tasks")
     assert run_local(tasks, store, workspace=tmp_path) == {}
-    outcome = Outcome.of(study, "smoke", store.rows(tasks))
+    outcome = StudyOutcome.of(study, "smoke", store.rows(tasks))
     assert [verdict.holds for _, verdict in outcome.verdicts()].count(None) == 0
     assert all(path.stat().st_size > 1000 for path in outcome.draw(tmp_path))

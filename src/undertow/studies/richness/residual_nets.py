@@ -13,9 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from undertow.studies.findings import Findings, number
-from undertow.studies.recipe import Case, Change, Claim, Study, Verdict
-from undertow.studies.richness.bases import CIFAR10, CIFAR100, SMOKE
-from undertow.studies.richness.claims_images import (
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, ScaleChange, Study
+from undertow.studies.richness.image_claims import (
     RICH,
     beyond_chance,
     classes_of,
@@ -27,13 +26,14 @@ from undertow.studies.richness.claims_images import (
     seen,
     table_3,
 )
-from undertow.studies.richness.figures import spectra_and_bars
-from undertow.studies.richness.figures_images import rates_and_features, spectra_over_training
+from undertow.studies.richness.image_figures import rates_and_features, spectra_over_training
+from undertow.studies.richness.spectrum_figures import spectra_and_bars
+from undertow.studies.richness.training_settings import CIFAR10, CIFAR100, SMOKE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MEASURE = "undertow.studies.richness.measures:last_layer"
+MEASURE = "undertow.studies.richness.last_layer_measures:last_layer"
 OPTIONS: Mapping[str, Any] = {"samples": 10_000, "checkpoints": "last"}
 
 # What is followed through its training keeps early checkpoints; studies with the same settings share their runs.
@@ -58,24 +58,24 @@ _SMALLER = (
 _RATES = ("lr 0.005", "lr 0.05", "lr 0.2")
 
 
-def _best_is_richest(found: Findings) -> Verdict:
+def _best_is_richest(found: Findings) -> ClaimVerdict:
     d_lr, accuracy = seen(found, _RATES, "d_lr"), seen(found, _RATES, "accuracy")
     holds = d_lr.index(min(d_lr)) == accuracy.index(max(accuracy))
     return judged(found, _RATES, holds, f"{listed('D_LR', d_lr)}; {listed('test accuracy', accuracy)}")
 
 
-def _small_rate_is_lazy(found: Findings) -> Verdict:
+def _small_rate_is_lazy(found: Findings) -> ClaimVerdict:
     d_lr, accuracy = seen(found, _RATES, "d_lr"), seen(found, _RATES, "accuracy")
     holds = d_lr[0] == max(d_lr) and accuracy[0] == min(accuracy)
     return judged(found, _RATES, holds, f"{listed('D_LR', d_lr)}; {listed('test accuracy', accuracy)}")
 
 
-def _small_rate_uses_more(found: Findings) -> Verdict:
+def _small_rate_uses_more(found: Findings) -> ClaimVerdict:
     used = [features_used(found, case) for case in _RATES]
     return judged(found, _RATES, used[0] > max(used[1:]), listed("features used", used))
 
 
-def _strong_features_are_good(found: Findings) -> Verdict:
+def _strong_features_are_good(found: Findings) -> ClaimVerdict:
     """Whether quality falls with the feature's number (they are ordered by intensity), at each kept checkpoint."""
     case, words, holds = _RATES[1], list[str](), True
     for at in found.curve(case, "d_lr", x="checkpoint", split="test").x:
@@ -99,8 +99,8 @@ learning_rate = Study(
     ),
     measure=MEASURE,
     changes={
-        "smoke": Change(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1),
-        "laptop": Change(
+        "smoke": ScaleChange(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1),
+        "laptop": ScaleChange(
             train={**_LAPTOP, "data": "cifar10", "alpha": 1 / 3},
             because=f"{_SMALLER}; ten classes, because 128 features leave 100 no room to be lazy",
             minutes=2.5,
@@ -128,17 +128,17 @@ learning_rate = Study(
 _DECAYS = ("no decay", "small decay", "large decay")
 
 
-def _decay_makes_rich(found: Findings) -> Verdict:
+def _decay_makes_rich(found: Findings) -> ClaimVerdict:
     d_lr = seen(found, _DECAYS, "d_lr")
     return judged(found, _DECAYS, d_lr[0] > d_lr[1] > d_lr[2], listed("D_LR", d_lr))
 
 
-def _decay_helps(found: Findings) -> Verdict:
+def _decay_helps(found: Findings) -> ClaimVerdict:
     accuracy = seen(found, _DECAYS, "accuracy")
     return judged(found, _DECAYS, accuracy[0] < accuracy[1] < accuracy[2], listed("test accuracy", accuracy))
 
 
-def _rich_without_decay(found: Findings) -> Verdict:
+def _rich_without_decay(found: Findings) -> ClaimVerdict:
     [d_lr] = seen(found, _DECAYS[:1], "d_lr")
     return judged(found, _DECAYS[:1], d_lr < RICH, listed("D_LR", [d_lr]))
 
@@ -153,8 +153,8 @@ weight_decay_cifar = Study(
     ),
     measure=MEASURE,
     changes={
-        "smoke": Change(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1),
-        "laptop": Change(
+        "smoke": ScaleChange(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1),
+        "laptop": ScaleChange(
             train=_LAPTOP,
             cases={"small decay": {"weight_decay": 3e-3}, "large decay": {"weight_decay": 1e-2}},
             because=f"{_SMALLER}; stronger decay, since rate x steps is seventy times less than the paper's and its "
@@ -184,13 +184,13 @@ weight_decay_cifar = Study(
 _NETS = ("ResNet-18", "MLP")
 
 
-def _resnet_is_rich(found: Findings) -> Verdict:
+def _resnet_is_rich(found: Findings) -> ClaimVerdict:
     d_lr, accuracy = seen(found, _NETS, "d_lr"), seen(found, _NETS, "accuracy")
     holds = d_lr[0] < RICH and d_lr[1] > 3 * d_lr[0] and accuracy[0] > accuracy[1]
     return judged(found, _NETS, holds, f"{listed('D_LR', d_lr)}; {listed('test accuracy', accuracy)}")
 
 
-def _resnet_stays_low(found: Findings) -> Verdict:
+def _resnet_stays_low(found: Findings) -> ClaimVerdict:
     """At every kept checkpoint, from the first epoch on, the first C features carry most of the outputs."""
     case = _NETS[0]
     carried = found.curve(case, "utilisation", x="checkpoint", position=classes_of(found, case))
@@ -200,7 +200,7 @@ def _resnet_stays_low(found: Findings) -> Verdict:
     )
 
 
-def _mlp_spreads(found: Findings) -> Verdict:
+def _mlp_spreads(found: Findings) -> ClaimVerdict:
     case = _NETS[1]
     used = [features_used(found, case, checkpoint=at) for at in ("first", "last")]
     return judged(found, [case], used[1] > used[0], f"features used {number(used[0])} → {number(used[1])}")
@@ -213,14 +213,14 @@ architecture = Study(
     cases=(Case(_NETS[0], _CIFAR10), Case(_NETS[1], replace(_CIFAR10, model="mlp:512-512-512"))),
     measure=MEASURE,
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train=_SMOKE,
             cases={_NETS[1]: {"model": "mlp:32-32-32"}},
             options={"samples": 200},
             because=NOTHING_LEARNED,
             minutes=0.1,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train={**_LAPTOP, "train_size": 5000, "epochs": 12, "milestones": (8, 10)},
             cases={_NETS[1]: {"model": "mlp:512-512-512", "epochs": 30, "milestones": (20, 26)}},
             because=f"{_NARROW}, 5,000 pictures without augmentation: both networks fit them, the MLP in more epochs",
@@ -249,12 +249,12 @@ architecture = Study(
 _SHUFFLED = ("0 % shuffled", "10 % shuffled", "100 % shuffled")
 
 
-def _all_rich(found: Findings) -> Verdict:
+def _all_rich(found: Findings) -> ClaimVerdict:
     d_lr = seen(found, _SHUFFLED, "d_lr")
     return judged(found, _SHUFFLED, max(d_lr) < RICH, listed("D_LR", d_lr))
 
 
-def _accuracy_falls(found: Findings) -> Verdict:
+def _accuracy_falls(found: Findings) -> ClaimVerdict:
     accuracy, chance = seen(found, _SHUFFLED, "accuracy"), 1 / classes_of(found, _SHUFFLED[0])
     holds = accuracy[0] > accuracy[1] > accuracy[2] and accuracy[2] < 1.5 * chance
     return judged(found, _SHUFFLED, holds, listed("test accuracy", accuracy))
@@ -270,8 +270,8 @@ label_shuffle = Study(
     ),
     measure=MEASURE,
     changes={
-        "smoke": Change(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1),
-        "laptop": Change(train=_LAPTOP, because=_SMALLER, minutes=2.5),
+        "smoke": ScaleChange(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1),
+        "laptop": ScaleChange(train=_LAPTOP, because=_SMALLER, minutes=2.5),
     },
     published=table_3(
         _SHUFFLED, ((0.031, 0.004), (0.042, 0.003), (0.034, 0.004)), (95.0, 66.1, 9.5), (100, 100, 100)
@@ -295,14 +295,14 @@ label_shuffle = Study(
 _LOSSES = ("cross-entropy", "squared error")
 
 
-def _ce_is_rich(found: Findings) -> Verdict:
+def _ce_is_rich(found: Findings) -> ClaimVerdict:
     case = _LOSSES[0]
     [d_lr], used = seen(found, [case], "d_lr"), features_used(found, case)
     holds = d_lr < RICH and used <= classes_of(found, case)
     return judged(found, [case], holds, f"D_LR {number(d_lr)}, features used {number(used)}")
 
 
-def _ce_starts_uneven(found: Findings) -> Verdict:
+def _ce_starts_uneven(found: Findings) -> ClaimVerdict:
     """rho_C / rho_2 at the first kept checkpoint: 1 if the first features grow alike; rho_1 is the constant."""
     last = classes_of(found, _LOSSES[0])
     evenness = [
@@ -322,8 +322,8 @@ cross_entropy = Study(
     cases=(Case(_LOSSES[0], replace(_CIFAR10, loss="ce", alpha=1.0)), Case(_LOSSES[1], _CIFAR10)),
     measure=MEASURE,
     changes={
-        "smoke": Change(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1),
-        "laptop": Change(train=_LAPTOP, because=_SMALLER, minutes=1.5),
+        "smoke": ScaleChange(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1),
+        "laptop": ScaleChange(train=_LAPTOP, because=_SMALLER, minutes=1.5),
     },
     claims=(
         Claim("with cross-entropy D_LR is small (< .1) and C features carry the outputs", _ce_is_rich),

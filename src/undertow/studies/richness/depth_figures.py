@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from undertow.plots import COLOURS, line, panels
-from undertow.studies.findings import Curve, Findings
-from undertow.studies.richness.figures import PANELS
+from undertow.studies.findings import Findings, SeedCurve
+from undertow.studies.richness.spectrum_figures import PANELS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-def over_sizes(found: Findings, measure: str) -> Curve:
+def over_sizes(found: Findings, measure: str) -> SeedCurve:
     """A measure on test samples over the sizes of the training set; one case is one size."""
     points = [
         (found.seen(name, measure, split="test"), found.of(name, measure, split="test"))
@@ -30,7 +30,7 @@ def over_sizes(found: Findings, measure: str) -> Curve:
     ]
     sizes = [float(rows["size"].iloc[0]) for _, rows in points]
     parts = ([getattr(seen, part) for seen, _ in points] for part in ("mean", "low", "high"))
-    return Curve(np.array(sizes), *(np.array(part) for part in parts))
+    return SeedCurve(np.array(sizes), *(np.array(part) for part in parts))
 
 
 def layer_names(found: Findings, case: str, measure: str) -> list[str]:

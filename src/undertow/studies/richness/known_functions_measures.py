@@ -16,7 +16,7 @@ from undertow.data.samples import Samples
 from undertow.latent.spectrum import eigh
 from undertow.richness.eigenfunctions import Spectrum, feature_spectrum
 from undertow.studies.findings import row
-from undertow.studies.richness.measures import (
+from undertow.studies.richness.last_layer_measures import (
     Sight,
     chosen,
     last_layer,

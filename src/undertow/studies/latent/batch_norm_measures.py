@@ -22,8 +22,8 @@ from undertow.latent.masc import MASC
 from undertow.latent.velpic import VeLPIC
 from undertow.repairing.transfer import write_probe_into_head
 from undertow.studies.findings import row
-from undertow.studies.latent.per_image import per_image_statistics
-from undertow.studies.richness.measures import chosen
+from undertow.studies.latent.per_image_batch_norm import per_image_statistics
+from undertow.studies.richness.last_layer_measures import chosen
 from undertow.studies.task import Rows
 from undertow.training.batches import Batches
 from undertow.training.evaluate import evaluate

@@ -17,7 +17,7 @@ import numpy as np
 from undertow.data.catalogue import DATA
 from undertow.errors import BadData
 from undertow.studies.findings import Array, Findings, number
-from undertow.studies.recipe import Published, Verdict
+from undertow.studies.recipe import ClaimVerdict, Published
 
 END = {"checkpoint": "last"}
 TEST = {"split": "test", **END}
@@ -43,13 +43,13 @@ def listed(name: str, values: Sequence[float]) -> str:
     return f"{name} {', '.join(map(number, values))}"
 
 
-def judged(found: Findings, cases: Sequence[str], holds: bool, numbers: str) -> Verdict:
+def judged(found: Findings, cases: Sequence[str], holds: bool, numbers: str) -> ClaimVerdict:
     """The verdict, or that none can be given because a network has not fitted its training samples."""
     fits = {case: found.mean(case, "accuracy", **TRAIN) for case in cases}
     poor = [f"{case} {fit:.0%}" for case, fit in fits.items() if fit < FITTED]
     if poor:
-        return Verdict(None, f"training samples not fitted: {', '.join(poor)}; {numbers}")
-    return Verdict(holds, numbers)
+        return ClaimVerdict(None, f"training samples not fitted: {', '.join(poor)}; {numbers}")
+    return ClaimVerdict(holds, numbers)
 
 
 def classes_of(found: Findings, case: str) -> int:

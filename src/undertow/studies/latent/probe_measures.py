@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from undertow.latent.grid import probe_grid
 from undertow.repairing.transfer import write_probe_into_head
 from undertow.studies.findings import row
-from undertow.studies.richness.measures import chosen
+from undertow.studies.richness.last_layer_measures import chosen
 from undertow.studies.task import Rows
 from undertow.training.batches import Batches
 from undertow.training.evaluate import evaluate

@@ -20,8 +20,8 @@ from undertow.errors import BadData
 from undertow.richness.dimension import effective_dimension
 from undertow.richness.eigenfunctions import feature_spectrum
 from undertow.studies.findings import row
-from undertow.studies.richness.measures import Sight, accuracies, last_layer, look, spectrum_rows
-from undertow.studies.richness.measures_functions import sights
+from undertow.studies.richness.known_functions_measures import sights
+from undertow.studies.richness.last_layer_measures import Sight, accuracies, last_layer, look, spectrum_rows
 from undertow.studies.task import Rows
 from undertow.training.run import Run
 from undertow.training.stages import run_up_to

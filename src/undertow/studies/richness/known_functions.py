@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from undertow.plots import line, panels
-from undertow.studies.findings import Curve, Findings, number
-from undertow.studies.recipe import Case, Change, Claim, Study, Verdict
-from undertow.studies.richness.bases import LAPTOP, MNIST, NARROW, SMOKE
-from undertow.studies.richness.figures import draw_spectra, spectra_and_bars
+from undertow.studies.findings import Findings, SeedCurve, number
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, ScaleChange, Study
+from undertow.studies.richness.spectrum_figures import draw_spectra, spectra_and_bars
+from undertow.studies.richness.training_settings import LAPTOP, MNIST, NARROW, SMOKE
 from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MEASURES = "undertow.studies.richness.measures_functions"
+_MEASURES = "undertow.studies.richness.known_functions_measures"
 TEST = {"split": "test"}
 
 # --------------------------------------------------------------------------------------------------- heaviside
@@ -29,26 +29,26 @@ TEST = {"split": "test"}
 _STEP = "step function"
 
 
-def _one_feature(found: Findings) -> Verdict:
+def _one_feature(found: Findings) -> ClaimVerdict:
     last = {"checkpoint": "last", **TEST}
     quality = found.seen(_STEP, "best_feature_quality", **last)
     used = found.seen(_STEP, "best_feature_utilisation", **last)
     words = f"share of the target {quality}, of the learned function {used}"
-    return Verdict(quality.mean > 0.9 and used.mean > 0.9, words)
+    return ClaimVerdict(quality.mean > 0.9 and used.mean > 0.9, words)
 
 
-def _not_at_first(found: Findings) -> Verdict:
+def _not_at_first(found: Findings) -> ClaimVerdict:
     first, last = (
         found.seen(_STEP, "best_feature_quality", checkpoint=at, **TEST) for at in ("first", "last")
     )
     words = f"best single feature's share of the target: {first} at the start, {last} at the end"
-    return Verdict(first.mean < 0.9 and first.mean < last.mean, words)
+    return ClaimVerdict(first.mean < 0.9 and first.mean < last.mean, words)
 
 
-def _few_suffice(found: Findings) -> Verdict:
+def _few_suffice(found: Findings) -> ClaimVerdict:
     """Features needed for 95 % of the target, before and after training."""
     first, last = (_needed(found, "quality", at) for at in ("first", "last"))
-    return Verdict(
+    return ClaimVerdict(
         last < first, f"features for 95 % of the target: {first:g} at the start, {last:g} at the end"
     )
 
@@ -88,7 +88,7 @@ def _draw_functions(axes: Axes, found: Findings, at: float) -> None:
         axes.legend(loc="lower right", ncols=2, fontsize=7)
 
 
-def _function(found: Findings, at: float, name: str) -> Curve:
+def _function(found: Findings, at: float, name: str) -> SeedCurve:
     return found.curve(_STEP, "curve", x="x", function=name, checkpoint=at)
 
 
@@ -121,11 +121,11 @@ heaviside = Study(
     ),
     figure=_heaviside_figure,
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={"model": "mlp:40-40-40", "data": "heaviside:n=800", "train_size": 200, "epochs": 5},
             minutes=0.1,
         ),
-        "laptop": Change(because="nothing is changed: this is the paper's network and task", minutes=1),
+        "laptop": ScaleChange(because="nothing is changed: this is the paper's network and task", minutes=1),
     },
     notes=(
         "The paper gives neither samples nor optimiser for this figure: 2,000 uniform points and Adam at 1e-3 are "
@@ -138,22 +138,22 @@ heaviside = Study(
 _SCALAR, _CLASSES = "scalar output", "ten classes"
 
 
-def _two_suffice(found: Findings) -> Verdict:
+def _two_suffice(found: Findings) -> ClaimVerdict:
     used = found.seen(_SCALAR, "utilisation", position=2)
     others = found.seen(_CLASSES, "utilisation", position=2)
     words = f"share of the learned function in two features: {used}; with ten classes {others}"
-    return Verdict(used.mean > 0.95 and others.mean < 0.5, words)
+    return ClaimVerdict(used.mean > 0.95 and others.mean < 0.5, words)
 
 
-def _ten_suffice(found: Findings) -> Verdict:
+def _ten_suffice(found: Findings) -> ClaimVerdict:
     used = found.seen(_CLASSES, "utilisation", position=10)
-    return Verdict(used.mean > 0.95, f"share of the learned functions in ten features: {used}")
+    return ClaimVerdict(used.mean > 0.95, f"share of the learned functions in ten features: {used}")
 
 
-def _both_rich(found: Findings) -> Verdict:
+def _both_rich(found: Findings) -> ClaimVerdict:
     seen = {name: found.seen(name, "d_lr", **TEST) for name in (_SCALAR, _CLASSES)}
     words = ", ".join(f"{name} {one}" for name, one in seen.items())
-    return Verdict(all(one.mean < 0.1 for one in seen.values()), f"D_LR {words}")
+    return ClaimVerdict(all(one.mean < 0.1 for one in seen.values()), f"D_LR {words}")
 
 
 regression = Study(
@@ -175,8 +175,8 @@ regression = Study(
     ),
     figure=spectra_and_bars,
     changes={
-        "smoke": Change(train={**SMOKE, "epochs": 3}, minutes=0.1),
-        "laptop": Change(train=LAPTOP, because=NARROW, minutes=0.7),
+        "smoke": ScaleChange(train={**SMOKE, "epochs": 3}, minutes=0.1),
+        "laptop": ScaleChange(train=LAPTOP, because=NARROW, minutes=0.7),
     },
     notes=(
         "The paper gives no settings for this figure: those of its CIFAR networks are taken, without augmentation. "
@@ -190,7 +190,7 @@ _EXPONENTS = (0.5, 1.0, 1.5, 2.0)
 _LAWS = tuple(f"exponent {exponent:g}" for exponent in _EXPONENTS)
 
 
-def _eigenvalues(found: Findings) -> Verdict:
+def _eigenvalues(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for name in _cases(found):
         error = found.curve(name, "eigenvalue_error", x="position").mean
@@ -198,43 +198,45 @@ def _eigenvalues(found: Findings) -> Verdict:
         bulk, tail = float(error[: size * 4 // 5].mean()), float(error[size * 19 // 20 :].mean())
         holds &= bulk < 0.02 and tail > 2 * bulk
         words.append(f"{name}: {number(bulk)}, tail {number(tail)}")
-    return Verdict(
+    return ClaimVerdict(
         holds, "squared relative error of the first 80 %, and of the last 5 %: " + "; ".join(words)
     )
 
 
-def _large_ones(found: Findings) -> Verdict:
+def _large_ones(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for name in _cases(found):
         error = found.curve(name, "eigenfunction_error", x="position").mean
         first, middle = float(error[0]), float(np.median(error[len(error) * 2 // 5 : len(error) * 3 // 5]))
         holds &= first < 0.05 and middle > 0.3
         words.append(f"{name}: {number(first)}, {number(middle)}")
-    return Verdict(holds, "error of the first, and near the median: " + "; ".join(words))
+    return ClaimVerdict(holds, "error of the first, and near the median: " + "; ".join(words))
 
 
-def _spans(found: Findings) -> Verdict:
+def _spans(found: Findings) -> ClaimVerdict:
     worst = {name: float(found.curve(name, "span_error", x="position").mean.max()) for name in _cases(found)}
     words = ", ".join(f"{name} {number(value)}" for name, value in worst.items())
-    return Verdict(max(worst.values()) < 0.25, f"largest over k: {words}")
+    return ClaimVerdict(max(worst.values()) < 0.25, f"largest over k: {words}")
 
 
-def _qr_needed(found: Findings) -> Verdict:
+def _qr_needed(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for name in _cases(found):
         ends = [_end(found, name, "expressed", way, few=False) for way in ("with QR", "without QR")]
         holds &= ends[0] <= 1 + 1e-9 and ends[1] > 1
         words.append(f"{name}: {ends[0]:.3f}, {ends[1]:.3f}")
-    return Verdict(holds, "sum over all features with and without QR: " + "; ".join(words))
+    return ClaimVerdict(holds, "sum over all features with and without QR: " + "; ".join(words))
 
 
-def _finite_size(found: Findings) -> Verdict:
+def _finite_size(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for name in _cases(found):
         few, many = (_end(found, name, "noise_expressed", "with QR", few=one) for one in (True, False))
         holds &= few > 0.99 and many < 0.5
         words.append(f"{name}: {number(few)}, {number(many)}")
-    return Verdict(holds, "share of noise, test samples as many as features, and more: " + "; ".join(words))
+    return ClaimVerdict(
+        holds, "share of noise, test samples as many as features, and more: " + "; ".join(words)
+    )
 
 
 def _cases(found: Findings) -> tuple[str, ...]:
@@ -292,8 +294,8 @@ nystrom = Study(
     figure=_nystrom_figure,
     options={"samples": 10_000, "features": 1_000, "draws": 3},
     changes={
-        "smoke": Change(options={"samples": 1000, "features": 100, "draws": 2}, minutes=0.1),
-        "laptop": Change(because="nothing is changed: this is the paper's setting", minutes=1),
+        "smoke": ScaleChange(options={"samples": 1000, "features": 100, "draws": 2}, minutes=0.1),
+        "laptop": ScaleChange(because="nothing is changed: this is the paper's setting", minutes=1),
     },
     notes=(
         "The paper does not print its exponents; its bound of .25 on the span's error is met from about .5 on. "

@@ -11,7 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from undertow.cli import main
 from undertow.engine import Engine, Store, run_tasks
-from undertow.engine.place import open_place, refuse_other_version, results_folder, work_folder
+from undertow.engine.result_place import open_place, refuse_other_version, results_folder, work_folder
 from undertow.errors import BadValue, RunProblem
 
 

@@ -27,7 +27,7 @@ from undertow.files import PART, aside
 FILE = "file://"
 
 
-class Place(Protocol):
+class ResultPlace(Protocol):
     """A flat set of files by name; a name may hold slashes."""
 
     def exists(self, name: str) -> bool:
@@ -139,7 +139,7 @@ def is_url(out: Path | str) -> bool:
     return "://" in str(out) and not str(out).startswith(FILE)
 
 
-def open_place(out: Path | str, under: str = "") -> Place:
+def open_place(out: Path | str, under: str = "") -> ResultPlace:
     """The place that `out` names, or the folder `under` in it."""
     text = str(out).rstrip("/")
     if not is_url(out):
