@@ -10,13 +10,15 @@ import torch
 from undertow.data.samples import Samples
 from undertow.studies.catalogue import find_study
 from undertow.studies.findings import row
-from undertow.studies.outcome import Outcome
+from undertow.studies.outcome import StudyOutcome
 from undertow.studies.temporal.measures import pixels, some
 from undertow.studies.temporal.settings import MLP_CASE, RESNET_CASE
 
 
 def verdicts(name, rows):
-    return [verdict for _, verdict in Outcome.of(find_study(name), "paper", pd.DataFrame(rows)).verdicts()]
+    return [
+        verdict for _, verdict in StudyOutcome.of(find_study(name), "paper", pd.DataFrame(rows)).verdicts()
+    ]
 
 
 def column(case, accuracies, consistencies, theorem=1.0, deep=300, own=1.0):
