@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from undertow.engine import run_study
 from undertow.errors import UnknownName
 from undertow.studies.catalogue import STUDIES, find_studies, find_study
 from undertow.studies.recipe import SCALES
@@ -35,12 +36,9 @@ def test_a_study_is_declared_fully(name):
 @pytest.mark.parametrize("name", ALL)
 def test_smoke_scales_run(name, tmp_path, monkeypatch):
     """From training to figure, without data from outside."""
-    from undertow.cli.study import run_study
-    from undertow.engine import Engine
-
     monkeypatch.delenv("UNDERTOW_DATA", raising=False)
-    outcome, failed = run_study(find_study(name), "smoke", 1, tmp_path, Engine(workers=1), quiet=True)
-    assert not failed
+    outcome = run_study(name, "smoke", out=tmp_path)
+    assert not outcome.failures
     assert len(outcome.findings.rows)
     assert outcome.findings.cases == tuple(case.name for case in outcome.study.cases)
     assert (tmp_path / name / "smoke" / "figure.png").stat().st_size > 5_000

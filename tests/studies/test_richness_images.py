@@ -14,12 +14,7 @@ from undertow.studies.catalogue import find_study
 from undertow.studies.findings import Findings, row
 from undertow.studies.outcome import StudyOutcome
 from undertow.studies.recipe import SCALES
-from undertow.studies.richness.image_claims import (
-    beyond_chance,
-    classes_of,
-    features_used,
-    rank_correlation,
-)
+from undertow.studies.richness.image_claims import beyond_chance, classes_of, features_used, rank_correlation
 from undertow.studies.train_and_measure import run_name
 from undertow.training.config import TrainConfig
 

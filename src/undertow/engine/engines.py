@@ -20,10 +20,16 @@ from undertow.engine.limits import cores, parse_memory
 from undertow.engine.local import run_local
 from undertow.engine.store import Store
 from undertow.engine.sweep import Watch
-from undertow.errors import BadValue, unknown
+from undertow.errors import BadValue, UndertowError, unknown
 from undertow.studies.task import Task
 
 ENGINES = ("local", "ray")
+
+
+class NeedsRay(UndertowError, ValueError):
+    """A setting that the local engine does not have."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,9 @@ class Engine:
                 raise BadValue(name, "0 or more", getattr(self, name))
         for name in ("address", "cpus", "gpus"):
             if self.name != "ray" and getattr(self, name) is not None:
-                raise BadValue(name, "it with --engine ray", f"--engine {self.name}")
+                raise NeedsRay(
+                    f'{name} is a setting of the Ray engine. Add --engine ray (in Python: engine="ray").'
+                )
         _ = self.memory_bytes
 
     @property
@@ -68,7 +76,7 @@ class Engine:
         """Keep one connection for all sweeps in the block."""
         if self.name == "local":
             return nullcontext()
-        from undertow.engine.cluster import connected
+        from undertow.engine.ray_connection import connected
 
         return connected(self.address)
 

@@ -78,7 +78,7 @@ class Findings:
         found = self._matching(case, measure, where)
         if not len(found):
             place = "".join(f", {name} {value}" for name, value in where.items())
-            raise BadData(f"{self.study.name}: wanted {measure} of {case!r}{place}, but no row has it.")
+            raise BadData(f"{self.study.name}: no row has {measure} of {case!r}{place}.")
         return found
 
     def seen(self, case: str, measure: str, **where: Any) -> Seen:
@@ -104,7 +104,7 @@ class Findings:
 
     def _checkpoints(self, case: str) -> list[float]:
         if case not in self.cases:
-            raise BadData(f"{self.study.name}: wanted rows of {case!r}, but there are none.")
+            raise BadData(f"{self.study.name}: there are no rows of {case!r}.")
         own = self.rows.loc[self.rows["case"] == case, "checkpoint"].dropna()
         return sorted(set(own.tolist()))
 

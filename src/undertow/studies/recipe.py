@@ -77,6 +77,15 @@ class Published:
         """How far ours may be off."""
         return abs(self.value) / 5 if self.within is None else self.within
 
+    @property
+    def place(self) -> str:
+        """`split test, layer fc3`."""
+        return ", ".join(f"{name} {value}" for name, value in self.where.items())
+
+    def near(self, ours: float) -> bool:
+        """Whether ours is near enough."""
+        return abs(ours - self.value) <= self.tolerance
+
 
 @dataclass(frozen=True)
 class ClaimVerdict:
@@ -114,7 +123,6 @@ class Study:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     changes: Mapping[str, ScaleChange] = field(default_factory=dict[str, ScaleChange])
     notes: tuple[str, ...] = ()  # departures from the paper that hold at every scale
-    paper_seeds: int = 1
 
     @property
     def data(self) -> tuple[str, ...]:

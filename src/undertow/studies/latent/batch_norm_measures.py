@@ -33,10 +33,7 @@ from undertow.training.run import Run
 
 Switch = Callable[[nn.Module], AbstractContextManager[None]]
 
-MODES: Mapping[str, Switch] = {
-    "eval": lambda model: nullcontext(),
-    "image": per_image_statistics,
-}
+MODES: Mapping[str, Switch] = {"eval": lambda model: nullcontext(), "image": per_image_statistics}
 
 
 def both_modes(run: Run, *, case: str, seed: int, checkpoints: str = "all") -> Rows:

@@ -107,7 +107,6 @@ resnet18_modes = Study(
         "edited model is set against the model as it is used, in evaluation mode.",
         "The authors took one image at a time in training mode. Here running statistics stay as they were.",
     ),
-    paper_seeds=3,
 )  # fmt: skip
 
 STUDIES = (resnet18_modes,)

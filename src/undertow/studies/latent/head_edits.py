@@ -97,7 +97,6 @@ transfer = Study(
         Claim("and repeats fewer of the corrupted training labels", _edit_unlearns),
     ),
     figure=_transfer_figure,
-    paper_seeds=3,
 )
 
 # ------------------------------------------------------------------------------------------------- intervention
@@ -298,7 +297,6 @@ dropout = Study(
     },
     claims=(Claim("with dropout the best hidden layer still ends above the model", _same_dynamics),),
     figure=_dropout_figure,
-    paper_seeds=3,
 )
 
 STUDIES = (transfer, intervention, dropout)

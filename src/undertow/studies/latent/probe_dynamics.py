@@ -181,7 +181,6 @@ masc_dynamics = Study(
     ),
     figure=dynamics_figure("masc"),
     notes=("ResNet-18 is probed in evaluation mode; the authors took one image at a time in training mode.",),
-    paper_seeds=3,
 )
 
 velpic_dynamics = replace(
@@ -197,8 +196,7 @@ velpic_dynamics = replace(
             lambda found: peaks_and_falls(found, "velpic"),
         ),
         Claim(
-            "probes beat chance at epoch 0, the model does not",
-            lambda found: knows_at_start(found, "velpic"),
+            "probes beat chance at epoch 0, the model does not", lambda found: knows_at_start(found, "velpic")
         ),
     ),
     figure=dynamics_figure("velpic"),

@@ -85,10 +85,7 @@ def beyond_chance(count: int) -> float:
 
 
 def table_3(
-    cases: Sequence[str],
-    d_lr: Sequence[tuple[float, float]],
-    test: Sequence[float],
-    train: Sequence[float],
+    cases: Sequence[str], d_lr: Sequence[tuple[float, float]], test: Sequence[float], train: Sequence[float]
 ) -> tuple[Published, ...]:
     """Rows of table 3 with the standard deviations of table 8; accuracies are in per cent, as printed."""
     return (

@@ -160,10 +160,7 @@ regression = Study(
     name="richness/regression",
     title="A scalar output needs two features, ten classes need ten",
     source="paper 002, figure 10",
-    cases=(
-        Case(_SCALAR, replace(MNIST, target="scalar", alpha=1.0, lr=5e-3)),
-        Case(_CLASSES, MNIST),
-    ),
+    cases=(Case(_SCALAR, replace(MNIST, target="scalar", alpha=1.0, lr=5e-3)), Case(_CLASSES, MNIST)),
     measure=f"{_MEASURES}:by_target",
     claims=(
         Claim(

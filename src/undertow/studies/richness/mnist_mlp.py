@@ -119,7 +119,6 @@ target_scale = Study(
         "The paper's S_init agrees with features and samples exchanged, CKA of (P, P) matrices "
         "(s_init_transposed); its NC1 and tr Sigma_W with Sigma_W as a mean over classes, not the sum of its eq. 33.",
     ),
-    paper_seeds=3,
 )
 
 # ------------------------------------------------------------------------------------------------ weight decay
@@ -280,7 +279,6 @@ encoded_labels = Study(
     ),
     figure=spectra_and_bars,
     options={"samples": 10_000, "checkpoints": "last"},
-    paper_seeds=3,
 )
 
 STUDIES = (target_scale, weight_decay, encoded_labels)

@@ -78,7 +78,6 @@ batch_norm = Study(
     ),
     figure=spectra_and_bars,
     options=OPTIONS,
-    paper_seeds=3,
 )  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------- last layer only
@@ -139,7 +138,6 @@ last_layer_only = Study(
         "Pixels are taken from 0 to 255. From 0 to 1 they drown in the biases that PyTorch gives the nine layers: "
         "all pictures get the same random features, and neither case learns anything in its first epochs.",
     ),
-    paper_seeds=3,
 )  # fmt: skip
 
 STUDIES = (batch_norm, last_layer_only)

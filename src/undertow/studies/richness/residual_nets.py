@@ -120,7 +120,6 @@ learning_rate = Study(
     ),
     figure=_rates_figure,
     options=FOLLOW,
-    paper_seeds=3,
 )
 
 # ------------------------------------------------------------------------------------------------ weight decay
@@ -176,7 +175,6 @@ weight_decay_cifar = Study(
         "Decays of 0, 1e-4 and 1e-3. Figure 13 calls them relative to the rate of 0.05: a step shrinks weights by "
         "rate x decay.",
     ),
-    paper_seeds=3,
 )
 
 # ------------------------------------------------------------------------------------------------ architecture
@@ -241,7 +239,6 @@ architecture = Study(
     ),
     figure=spectra_over_training,
     options=FOLLOW,
-    paper_seeds=3,
 )
 
 # -------------------------------------------------------------------------------------------- shuffled labels
@@ -287,7 +284,6 @@ label_shuffle = Study(
         "but for the exact count of each class. 10 % shuffled are 9 % wrong.",
         "The paper names 10,000 samples, but 95.0 % without shuffling is what all 50,000 give.",
     ),
-    paper_seeds=3,
 )
 
 # ----------------------------------------------------------------------------------------------- cross-entropy
