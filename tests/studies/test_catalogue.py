@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pkgutil import resolve_name
 
 import pytest
 
@@ -11,7 +12,6 @@ from undertow.engine import run_study
 from undertow.errors import UnknownName
 from undertow.studies.catalogue import STUDIES, find_studies, find_study
 from undertow.studies.recipe import SCALES
-from undertow.studies.task import find
 
 ALL = sorted(STUDIES)
 
@@ -21,7 +21,7 @@ def test_a_study_is_declared_fully(name):
     study = find_study(name)
     assert study.name == name
     assert study.claims
-    assert callable(find(study.measure))
+    assert callable(resolve_name(study.measure))
     for scale in SCALES:
         small = study.at(scale)
         assert small.tasks(seeds=1)

@@ -14,7 +14,7 @@ from undertow.studies.catalogue import find_study
 from undertow.studies.findings import Findings, row
 from undertow.studies.outcome import StudyOutcome
 from undertow.studies.recipe import SCALES
-from undertow.studies.richness.image_claims import beyond_chance, classes_of, features_used, rank_correlation
+from undertow.studies.richness.image_claims import classes_of, features_used
 from undertow.studies.train_and_measure import run_name
 from undertow.training.config import TrainConfig
 
@@ -226,18 +226,3 @@ def test_classes_follow_the_data_of_the_scale():
         classes_of(Findings(study.at(scale), pd.DataFrame()), "lr 0.05") for scale in ("paper", "laptop")
     ]
     assert counts == [100, 10]
-
-
-def test_rank_correlation_agrees_with_scipy():
-    from scipy.stats import spearmanr
-
-    one, other = np.random.default_rng(0).normal(size=(2, 40))
-    assert rank_correlation(one, other + one) == pytest.approx(
-        spearmanr(one, other + one).statistic, rel=1e-12
-    )
-
-
-def test_chance_rarely_exceeds_the_bound_of_rank_correlation():
-    rng = np.random.default_rng(1)
-    chances = [rank_correlation(*rng.normal(size=(2, 60))) for _ in range(4000)]
-    assert 0 < np.mean(np.array(chances) > beyond_chance(60)) < 0.003

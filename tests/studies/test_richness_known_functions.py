@@ -9,17 +9,15 @@ import pandas as pd
 import pytest
 import torch
 
-from undertow.engine.local import run_local
-from undertow.engine.store import Store
 from undertow.studies import SCALES, Findings, StudyOutcome, find_study
 from undertow.studies.findings import row
 from undertow.studies.richness.known_functions import STUDIES
 from undertow.studies.richness.known_functions_measures import (
-    _errors,
     by_target,
     eigenfunctions,
     heaviside,
     nystrom,
+    spectrum_errors,
 )
 from undertow.studies.richness.last_layer_measures import Sight
 from undertow.studies.train_and_measure import trained
@@ -114,7 +112,7 @@ def test_errors_are_those_of_the_definition():
     rng = torch.Generator().manual_seed(0)
     truth = torch.arange(1, 7, dtype=torch.float64) ** -1.0
     rows = torch.randn(400, 6, generator=rng, dtype=torch.float64) * truth.sqrt()
-    values, functions, spans = (part.numpy() for part in _errors(rows, truth))
+    values, functions, spans = (part.numpy() for part in spectrum_errors(rows, truth))
     _, singular, vectors = np.linalg.svd(rows.numpy() / np.sqrt(400), full_matrices=False)
     np.testing.assert_allclose(values, ((singular**2 - truth.numpy()) / truth.numpy()) ** 2, rtol=1e-9)
     np.testing.assert_allclose(functions, [1 - abs(vectors[k, k]) for k in range(6)], rtol=0, atol=1e-9)
@@ -157,16 +155,3 @@ def test_heaviside_keeps_the_target_as_drawn(tmp_path):
     target = rows[(rows["measure"] == "curve") & (rows["function"] == "target")]
     assert set(target["checkpoint"]) == {0, 1, 3, 5}
     assert (target["value"] == (target["x"] > 0)).all()
-
-
-# -- whole runs
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_smoke_runs_from_tasks_to_figure(name, tmp_path):
-    study = find_study(name)
-    tasks, store = study.at("smoke").tasks(1), Store(tmp_path / "tasks")
-    assert run_local(tasks, store, workspace=tmp_path) == {}
-    outcome = StudyOutcome.of(study, "smoke", store.rows(tasks))
-    assert [verdict.holds for _, verdict in outcome.verdicts()].count(None) == 0
-    assert all(path.stat().st_size > 1000 for path in outcome.draw(tmp_path))

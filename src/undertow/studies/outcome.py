@@ -34,7 +34,19 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Raised when an older undertow could no longer read the folder."""
 
-COLUMNS = ["case", "measure", "where", "paper", "ours", "low", "high", "seeds", "tolerance", "within", "source"]
+COLUMNS = [
+    "case",
+    "measure",
+    "where",
+    "paper",
+    "ours",
+    "low",
+    "high",
+    "seeds",
+    "tolerance",
+    "within",
+    "source",
+]
 """Of the comparison with the paper."""
 
 

@@ -16,7 +16,7 @@ nothing is cut down silently. Nothing here needs torch: measures are named by th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -72,6 +72,18 @@ class Published:
     source: str = ""  # table or figure
     where: Mapping[str, Any] = field(default_factory=dict[str, Any])  # layer, checkpoint, split, ...
 
+    @classmethod
+    def row(
+        cls, cases: Sequence[str], measure: str, values: Sequence[float], within: float | Sequence[float],
+        source: str, where: Mapping[str, Any] | None = None,
+    ) -> tuple[Published, ...]:  # fmt: skip
+        """One measure of all cases, as a table prints it; `within` for all or for each."""
+        near = [within] * len(cases) if isinstance(within, int | float) else within
+        return tuple(
+            cls(case, measure, value, most, source, where or {})
+            for case, value, most in zip(cases, values, near, strict=True)
+        )
+
     @property
     def tolerance(self) -> float:
         """How far ours may be off."""
@@ -93,6 +105,15 @@ class ClaimVerdict:
 
     holds: bool | None  # None: cannot tell
     numbers: str
+
+    @classmethod
+    def of_each(
+        cls, cases: Iterable[str], judge: Callable[[str], tuple[bool, str]], before: str = ""
+    ) -> ClaimVerdict:
+        """Holds if it does for each case, by what `judge` says of it; cannot tell where there is none."""
+        found = [judge(case) for case in cases]
+        holds = all(one for one, _ in found) if found else None
+        return cls(holds, before + "; ".join(words for _, words in found))
 
     @property
     def word(self) -> str:

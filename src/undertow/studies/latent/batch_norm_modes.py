@@ -28,24 +28,25 @@ def _at_end(found: Findings, case: str, mode: str, probe: str, layer: str = "out
 
 def _masc_far_ahead(found: Findings, mode: str) -> ClaimVerdict:
     """MASC beats VeLPIC by more than FAR in the stem (the paper's L0) and in layer1 (L1), at each degree."""
-    words, gaps = [], []
-    for case in found.cases:
-        for layer in layers(found, case)[:2]:
-            masc, velpic = (_at_end(found, case, mode, probe, layer) for probe in ("masc", "velpic"))
-            gaps.append(masc - velpic)
-            words.append(f"{case}, {layer}: MASC {number(masc)}, VeLPIC {number(velpic)}")
-    return ClaimVerdict(all(gap > FAR for gap in gaps), f"{WORDS[mode]}, at the end, " + "; ".join(words))
+
+    def judge(place: str) -> tuple[bool, str]:
+        case, _, layer = place.rpartition(", ")
+        masc, velpic = (_at_end(found, case, mode, probe, layer) for probe in ("masc", "velpic"))
+        return masc - velpic > FAR, f"{place}: MASC {number(masc)}, VeLPIC {number(velpic)}"
+
+    places = [f"{case}, {layer}" for case in found.cases for layer in layers(found, case)[:2]]
+    return ClaimVerdict.of_each(places, judge, f"{WORDS[mode]}, at the end, ")
 
 
 def _edit_is_no_help(found: Findings, mode: str) -> ClaimVerdict:
     """The edited model is no better than the model as it is used, in evaluation mode."""
-    words, gains = [], []
-    for case in found.cases:
+
+    def judge(case: str) -> tuple[bool, str]:
         model, edited = _at_end(found, case, "eval", "model"), _at_end(found, case, mode, "edited")
         own = "" if mode == "eval" else f" (in this mode {number(_at_end(found, case, mode, 'model'))})"
-        gains.append(edited - model)
-        words.append(f"{case}: model {number(model)}{own}, edited {number(edited)}")
-    return ClaimVerdict(all(gain <= 0 for gain in gains), f"{WORDS[mode]}, at the end, " + "; ".join(words))
+        return edited <= model, f"{case}: model {number(model)}{own}, edited {number(edited)}"
+
+    return ClaimVerdict.of_each(found.cases, judge, f"{WORDS[mode]}, at the end, ")
 
 
 def _curve(found: Findings, case: str, mode: str, probe: str, layer: str = "output") -> SeedCurve:

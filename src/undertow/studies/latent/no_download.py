@@ -20,7 +20,7 @@ NETS = {"MLP-digits": "digits", "MLP-MNIST1D": "mnist1d:n=2000"}
 
 no_download = Study(
     name="latent/no-download",
-    title="The same on digits and MNIST-1D: wrong labels are learned by heart, layers still know",
+    title="The same on digits and MNIST-1D: wrong labels are memorised, layers still know",
     source="ours, after figures 1, 2 and 4 of paper 001",
     cases=tuple(
         Case(

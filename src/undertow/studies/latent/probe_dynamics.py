@@ -5,26 +5,19 @@ find_study("latent/masc-dynamics"); find_study("latent/velpic-minus-masc"); find
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from undertow.plots import line, panels
 from undertow.studies.findings import Findings, SeedCurve, number
-from undertow.studies.latent.corrupted_networks import (
-    DEGREES,
-    LAPTOP,
-    NETS,
-    SMOKE,
-    WORDS,
-    case_name,
-    cases,
-    changes,
-)
-from undertow.studies.recipe import Claim, ClaimVerdict, Published, ScaleChange, Study
+from undertow.studies.latent.corrupted_networks import DEGREES, NETS, cases, scaled
+from undertow.studies.recipe import Claim, ClaimVerdict, Published, Study
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MEASURE = "undertow.studies.latent.probe_measures:grid"
@@ -59,68 +52,90 @@ def corrupted(found: Findings) -> list[str]:
     return [case for case in found.cases if 0 < degree_of(case) < 1]
 
 
-def _best_at_end(found: Findings, case: str, probe: str) -> tuple[str, float]:
-    """The best hidden layer: what a probe reads from raw pixels is no knowledge of the network's."""
-    hidden = layers(found, case)[1:]
-    ends = {layer: float(probe_curve(found, case, probe, layer).mean[-1]) for layer in hidden}
-    best = max(ends, key=lambda layer: ends[layer])
-    return best, ends[best]
+def hidden(found: Findings, case: str) -> list[str]:
+    """The layers behind the first: what a probe reads from raw pixels is no knowledge of the network's."""
+    return layers(found, case)[1:]
+
+
+def best_hidden(found: Findings, case: str, probe: str, at: int) -> float:
+    """The best hidden layer's accuracy at the first (0) or last (-1) checkpoint."""
+    return max(float(probe_curve(found, case, probe, layer).mean[at]) for layer in hidden(found, case))
 
 
 def peaks_and_falls(found: Findings, probe: str) -> ClaimVerdict:
     """The model's peak is two points or more above its end, and its best hidden layer ends above it."""
-    words, holds = [], True
-    for case in corrupted(found):
-        model = model_curve(found, case)
-        layer, end = _best_at_end(found, case, probe)
-        peak, last = float(model.mean.max()), float(model.mean[-1])
-        holds &= peak > last + 0.02 and end > last
-        words.append(
-            f"{case}: model peak {number(peak)}, end {number(last)}; {layer} at the end {number(end)}"
-        )
-    return ClaimVerdict(holds, "; ".join(words))
+
+    def judge(case: str) -> tuple[bool, str]:
+        model = model_curve(found, case).mean
+        ends = {
+            layer: float(probe_curve(found, case, probe, layer).mean[-1]) for layer in hidden(found, case)
+        }
+        layer = max(ends, key=lambda name: ends[name])
+        peak, last = float(model.max()), float(model[-1])
+        words = f"model peak {number(peak)}, end {number(last)}; {layer} at the end {number(ends[layer])}"
+        return peak > last + 0.02 and ends[layer] > last, f"{case}: {words}"
+
+    return ClaimVerdict.of_each(corrupted(found), judge)
 
 
 def knows_at_start(found: Findings, probe: str) -> ClaimVerdict:
     """Untrained, the best hidden layer tells a class in five or better, the model ten points less."""
-    words, holds = [], True
-    for case in corrupted(found):
-        start = max(
-            float(probe_curve(found, case, probe, layer).mean[0]) for layer in layers(found, case)[1:]
-        )
-        model = float(model_curve(found, case).mean[0])
-        holds &= start > 0.2 and start > model + 0.1
-        words.append(f"{case}: best hidden layer {number(start)}, model {number(model)}")
-    return ClaimVerdict(holds, "at epoch 0, " + "; ".join(words))
+
+    def judge(case: str) -> tuple[bool, str]:
+        start, model = best_hidden(found, case, probe, 0), float(model_curve(found, case).mean[0])
+        words = f"{case}: best hidden layer {number(start)}, model {number(model)}"
+        return start > 0.2 and start > model + 0.1, words
+
+    return ClaimVerdict.of_each(corrupted(found), judge, "at epoch 0, ")
 
 
-def dynamics_figure(probe: str) -> Any:
+def knowledge_claims(probe: str) -> tuple[Claim, ...]:
+    """What the paper says of a probe that reads what the model has forgotten, or has yet to learn."""
+    return (
+        Claim(
+            "the model's test accuracy peaks early and falls, while the best hidden layer ends above it",
+            lambda found: peaks_and_falls(found, probe),
+        ),
+        Claim(
+            "probes beat chance at epoch 0, the model does not", lambda found: knows_at_start(found, probe)
+        ),
+    )
+
+
+def by_case(
+    found: Findings, draw: Callable[[Axes, str], None], cases: Sequence[str], size: float = 2.7
+) -> Figure:
+    """A panel over epochs for each case, the degrees of a network in a row."""
+    columns = min(len(cases), len(DEGREES))
+    rows = -(-len(cases) // columns)
+    figure, axes = panels(columns, rows, title=found.study.title, size=(size, 2.4))
+    for panel, case in zip(axes, cases, strict=False):
+        draw(panel, case)
+        panel.set(title=case, xlabel="epoch")
+    axes[0].legend(fontsize=6)
+    return figure
+
+
+def first_two(found: Findings) -> tuple[str, ...]:
+    """The cases of two networks: more would not fit a page."""
+    return found.cases[: 2 * len(DEGREES)]
+
+
+def dynamics_figure(probe: str) -> Callable[[Findings], Figure]:
     """The figure of a probe's accuracy by layer over epochs, one panel for each case."""
 
     def draw(found: Findings) -> Figure:
-        shown = found.cases[: 2 * len(DEGREES)]
-        columns = min(len(shown), len(DEGREES))
-        figure, axes = panels(columns, -(-len(shown) // columns), title=found.study.title, size=(2.7, 2.4))
-        for panel, case in zip(axes, shown, strict=False):
-            line(panel, model_curve(found, case), "model", 6, linewidth=2.2, linestyle="-")
+        def panel(axes: Axes, case: str) -> None:
+            line(axes, model_curve(found, case), "model", 6, linewidth=2.2, linestyle="-")
             for index, layer in enumerate(layers(found, case)):
-                line(panel, probe_curve(found, case, probe, layer), layer, index)
-            panel.set(title=case, xlabel="epoch", ylim=(0, 1.02))
-        axes[0].legend(fontsize=6)
-        return figure
+                line(axes, probe_curve(found, case, probe, layer), layer, index)
+            axes.set(ylim=(0, 1.02))
+
+        return by_case(found, panel, first_two(found))
 
     return draw
 
 
-_SCALED = {
-    "smoke": ScaleChange(
-        cases=changes(SMOKE), only=tuple(case_name(net, degree) for net in SMOKE for degree in (0.4, 0.6)), minutes=0.3
-    ),
-    "laptop": ScaleChange(
-        cases=changes(LAPTOP), only=tuple(case_name(net, degree) for net in LAPTOP for degree in DEGREES),
-        because=WORDS, minutes=5.5,
-    ),
-}  # fmt: skip
 _FINAL = (  # authors, mean of 3 runs: the model at the end; its best layer by MASC
     ("MLP-MNIST 0", 0.979, "layer3", 0.971),
     ("MLP-MNIST 0.4", 0.728, "layer4", 0.960),
@@ -165,20 +180,12 @@ masc_dynamics = Study(
     cases=cases(NETS),
     measure=MEASURE,
     options={"probes": ("masc",)},
-    changes=_SCALED,
+    changes=scaled(smoke=0.3, laptop=5.5),
     published=(
         *(_final(case, value, probe="model") for case, value, _, _ in _FINAL),
         *(_final(case, value, probe="masc", layer=layer) for case, _, layer, value in _FINAL),
     ),
-    claims=(
-        Claim(
-            "the model's test accuracy peaks early and falls, while the best hidden layer ends above it",
-            lambda found: peaks_and_falls(found, "masc"),
-        ),
-        Claim(
-            "probes beat chance at epoch 0, the model does not", lambda found: knows_at_start(found, "masc")
-        ),
-    ),
+    claims=knowledge_claims("masc"),
     figure=dynamics_figure("masc"),
     notes=("ResNet-18 is probed in evaluation mode; the authors took one image at a time in training mode.",),
 )
@@ -190,15 +197,7 @@ velpic_dynamics = replace(
     source="paper 001, figures 2 and 11",
     options={"probes": ("velpic",)},
     published=tuple(_final(case, value, probe="velpic", layer=layer) for case, layer, value in _LAST_VELPIC),
-    claims=(
-        Claim(
-            "the model's test accuracy peaks early and falls, while the best hidden layer ends above it",
-            lambda found: peaks_and_falls(found, "velpic"),
-        ),
-        Claim(
-            "probes beat chance at epoch 0, the model does not", lambda found: knows_at_start(found, "velpic")
-        ),
-    ),
+    claims=knowledge_claims("velpic"),
     figure=dynamics_figure("velpic"),
 )
 
@@ -217,18 +216,15 @@ def _difference(found: Findings, case: str, one: str, other: str, layer: str) ->
     return SeedCurve(table.index.to_numpy(float), *table.to_numpy(float).T)
 
 
-def _draw_difference(one: str, other: str) -> Any:
+def _draw_difference(one: str, other: str) -> Callable[[Findings], Figure]:
     def draw(found: Findings) -> Figure:
-        shown = found.cases[: 2 * len(DEGREES)]
-        columns = min(len(shown), len(DEGREES))
-        figure, axes = panels(columns, -(-len(shown) // columns), title=found.study.title, size=(2.7, 2.4))
-        for panel, case in zip(axes, shown, strict=False):
+        def panel(axes: Axes, case: str) -> None:
             for index, layer in enumerate(layers(found, case)):
-                line(panel, _difference(found, case, one, other, layer), layer, index)
-            panel.axhline(0, color="#888888", linewidth=0.8)
-            panel.set(title=case, xlabel="epoch", ylabel=f"{one} - {other}")
-        axes[0].legend(fontsize=6)
-        return figure
+                line(axes, _difference(found, case, one, other, layer), layer, index)
+            axes.axhline(0, color="#888888", linewidth=0.8)
+            axes.set(ylabel=f"{one} - {other}")
+
+        return by_case(found, panel, first_two(found))
 
     return draw
 
@@ -239,26 +235,24 @@ def _late(found: Findings, case: str, one: str, other: str, layer: str) -> float
     return float(gap[-max(1, len(gap) // 3) :].mean())
 
 
-def _velpic_wins_late_layers(found: Findings) -> ClaimVerdict:
-    words, gaps = [], []
-    for case in (case for case in corrupted(found) if degree_of(case) > HIGH):
-        gap = _late(found, case, "velpic", "masc", layers(found, case)[-1])
-        gaps.append(gap)
-        words.append(f"{case}: {number(gap)}")
-    return ClaimVerdict(
-        all(gap > 0 for gap in gaps) if gaps else None, "last layer, late in training, " + "; ".join(words)
-    )
+def _wins(found: Findings, one: str, other: str, where: str) -> ClaimVerdict:
+    """Late in training one probe beats another: in the last layer, the first hidden one, or hidden ones on average.
 
+    The first hidden layer is looked at in all corrupted cases, the others where corruption is high.
+    """
 
-def _masc_wins_early_layers(found: Findings) -> ClaimVerdict:
-    words, gaps = [], []
-    for case in corrupted(found):
-        gap = _late(found, case, "masc", "velpic", layers(found, case)[1])
-        gaps.append(gap)
-        words.append(f"{case}: {number(gap)}")
-    return ClaimVerdict(
-        all(gap > 0 for gap in gaps), "first hidden layer, late in training, " + "; ".join(words)
-    )
+    def judge(case: str) -> tuple[bool, str]:
+        own = hidden(found, case)
+        chosen = {"last layer": own[-1:], "first hidden layer": own[:1], "mean over hidden layers": own}[
+            where
+        ]
+        gap = float(np.mean([_late(found, case, one, other, layer) for layer in chosen]))
+        return gap > 0, f"{case}: {number(gap)}"
+
+    cases = corrupted(found)
+    if where != "first hidden layer":
+        cases = [case for case in cases if degree_of(case) > HIGH]
+    return ClaimVerdict.of_each(cases, judge, f"{where}, late in training, ")
 
 
 velpic_minus_masc = replace(
@@ -269,8 +263,14 @@ velpic_minus_masc = replace(
     options={"probes": ("masc", "velpic")},
     published=(),
     claims=(
-        Claim("VeLPIC beats MASC at high corruption in the last layer", _velpic_wins_late_layers),
-        Claim("MASC wins in the first hidden layer", _masc_wins_early_layers),
+        Claim(
+            "VeLPIC beats MASC at high corruption in the last layer",
+            lambda found: _wins(found, "velpic", "masc", "last layer"),
+        ),
+        Claim(
+            "MASC wins in the first hidden layer",
+            lambda found: _wins(found, "masc", "velpic", "first hidden layer"),
+        ),
     ),
     figure=_draw_difference("velpic", "masc"),
 )
@@ -278,31 +278,16 @@ velpic_minus_masc = replace(
 
 def logistic_follows(found: Findings) -> ClaimVerdict:
     """On the last layer logistic falls as the model does, and stays nearer to it than VeLPIC."""
-    words, holds = [], True
-    for case in corrupted(found):
-        last = layers(found, case)[-1]
-        model = float(model_curve(found, case).mean[-1])
-        ends = {
-            probe: float(probe_curve(found, case, probe, last).mean[-1]) for probe in ("logistic", "velpic")
-        }
-        holds &= abs(ends["logistic"] - model) < abs(ends["velpic"] - model)
-        words.append(
-            f"{case}: model {number(model)}, logistic {number(ends['logistic'])}, velpic {number(ends['velpic'])}"
-        )
-    return ClaimVerdict(holds, f"last layer at the end, {'; '.join(words)}")
 
-
-def _wins(found: Findings, probe: str) -> ClaimVerdict:
-    words, gaps = [], []
-    for case in (case for case in corrupted(found) if degree_of(case) > HIGH):
-        mean = float(
-            np.mean([_late(found, case, probe, "logistic", layer) for layer in layers(found, case)[1:]])
+    def judge(case: str) -> tuple[bool, str]:
+        last, model = layers(found, case)[-1], float(model_curve(found, case).mean[-1])
+        logistic, velpic = (
+            float(probe_curve(found, case, probe, last).mean[-1]) for probe in ("logistic", "velpic")
         )
-        gaps.append(mean)
-        words.append(f"{case}: {number(mean)}")
-    return ClaimVerdict(
-        all(gap > 0 for gap in gaps) if gaps else None, "mean over hidden layers, late, " + "; ".join(words)
-    )
+        words = f"{case}: model {number(model)}, logistic {number(logistic)}, velpic {number(velpic)}"
+        return abs(logistic - model) < abs(velpic - model), words
+
+    return ClaimVerdict.of_each(corrupted(found), judge, "last layer at the end, ")
 
 
 logistic_dynamics = replace(
@@ -316,45 +301,40 @@ logistic_dynamics = replace(
     figure=dynamics_figure("logistic"),
 )
 
-masc_minus_logistic = replace(
-    masc_dynamics,
-    name="latent/masc-minus-logistic",
-    title="Subspaces keep what a logistic probe loses",
-    source="paper 001, figures 5 and 14",
-    options={"probes": ("masc", "logistic")},
-    published=(),
-    claims=(
-        Claim("MASC beats logistic at high corruption late in training", lambda found: _wins(found, "masc")),
-    ),
-    figure=_draw_difference("masc", "logistic"),
-)
 
-velpic_minus_logistic = replace(
-    masc_dynamics,
-    name="latent/velpic-minus-logistic",
-    title="Vectors keep what a logistic probe loses",
-    source="paper 001, figures 6 and 15",
-    options={"probes": ("velpic", "logistic")},
-    published=(),
-    claims=(
-        Claim(
-            "VeLPIC beats logistic at high corruption late in training", lambda found: _wins(found, "velpic")
-        ),
-    ),
-    figure=_draw_difference("velpic", "logistic"),
+def _minus_logistic(probe: str, name: str, title: str, source: str) -> Study:
+    claim = Claim(
+        f"{name} beats logistic at high corruption late in training",
+        lambda found: _wins(found, probe, "logistic", "mean over hidden layers"),
+    )
+    return replace(
+        masc_dynamics,
+        name=f"latent/{probe}-minus-logistic",
+        title=title,
+        source=source,
+        options={"probes": (probe, "logistic")},
+        published=(),
+        claims=(claim,),
+        figure=_draw_difference(probe, "logistic"),
+    )
+
+
+masc_minus_logistic = _minus_logistic(
+    "masc", "MASC", "Subspaces keep what a logistic probe loses", "paper 001, figures 5 and 14"
+)
+velpic_minus_logistic = _minus_logistic(
+    "velpic", "VeLPIC", "Vectors keep what a logistic probe loses", "paper 001, figures 6 and 15"
 )
 
 # ---------------------------------------------------------------------------------------------- init vs trained
 
 
 def _trained_beats_init(found: Findings) -> ClaimVerdict:
-    words, holds = [], True
-    for case in corrupted(found):
-        curves = {layer: probe_curve(found, case, "masc", layer).mean for layer in layers(found, case)[1:]}
-        start, end = (max(float(values[at]) for values in curves.values()) for at in (0, -1))
-        holds &= end > start
-        words.append(f"{case}: {number(start)} → {number(end)}")
-    return ClaimVerdict(holds, "best hidden layer by MASC, " + "; ".join(words))
+    def judge(case: str) -> tuple[bool, str]:
+        start, end = (best_hidden(found, case, "masc", at) for at in (0, -1))
+        return end > start, f"{case}: {number(start)} → {number(end)}"
+
+    return ClaimVerdict.of_each(corrupted(found), judge, "best hidden layer by MASC, ")
 
 
 def _init_figure(found: Findings) -> Figure:
@@ -362,25 +342,22 @@ def _init_figure(found: Findings) -> Figure:
     figure, axes = panels(len(nets), title=found.study.title, size=(3.6, 2.8))
     for panel, net in zip(axes, nets, strict=True):
         own = [case for case in found.cases if case.rpartition(" ")[0] == net]
-        x = np.array([degree_of(case) for case in own])
         for index, probe in enumerate(("masc", "velpic")):
-            for at, words in ((0, "at random"), (-1, "trained")):
-                best = [
-                    max(probe_curve(found, case, probe, layer).mean[at] for layer in layers(found, case)[1:])
-                    for case in own
-                ]
-                line(
-                    panel,
-                    SeedCurve(x, *(np.array(best),) * 3),
-                    f"{probe}, {words}",
-                    index,
-                    linestyle=":" if at == 0 else "-",
-                )
-        model = np.array([model_curve(found, case).mean[-1] for case in own])
-        line(panel, SeedCurve(x, model, model, model), "model, trained", 6, linestyle="-")
+            for at, words, dash in ((0, "at random", ":"), (-1, "trained", "-")):
+                best = [best_hidden(found, case, probe, at) for case in own]
+                _over_degrees(panel, own, best, f"{probe}, {words}", index, dash)
+        model = [float(model_curve(found, case).mean[-1]) for case in own]
+        _over_degrees(panel, own, model, "model, trained", 6, "-")
         panel.set(title=net, xlabel="degree of corruption", ylim=(0, 1.02))
     axes[0].legend(fontsize=7)
     return figure
+
+
+def _over_degrees(
+    axes: Axes, cases: Sequence[str], values: Sequence[float], name: str, index: int, dash: str
+) -> None:
+    x, y = np.array([degree_of(case) for case in cases]), np.array(values)
+    line(axes, SeedCurve(x, y, y, y), name, index, linestyle=dash)
 
 
 init_vs_trained = replace(

@@ -16,8 +16,9 @@ from undertow.plots import COLOURS, line, panels
 from undertow.studies.findings import Findings, number
 from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, ScaleChange, Study
 from undertow.studies.richness.depth_figures import layer_names, layers_figure, over_sizes
+from undertow.studies.richness.image_claims import all_rich, judged
 from undertow.studies.richness.power_law_break import Break, find_break
-from undertow.studies.richness.spectrum_figures import draw_bars, draw_spectra
+from undertow.studies.richness.spectrum_figures import draw_bars, draw_last_spectra
 from undertow.studies.richness.training_settings import (
     CIFAR10,
     CIFAR100,
@@ -147,24 +148,16 @@ _TABLE = (
 
 
 def _as_many_as_classes(found: Findings) -> ClaimVerdict:
-    words, holds = [], True
-    for name in found.cases:
-        classes = _RANKS[name][1]
-        dimension = found.seen(name, "effective_dimension_rest", split="train")
-        holds &= abs(dimension.mean - classes) <= 0.1 * classes
-        words.append(f"{name} {dimension}")
-    return ClaimVerdict(holds, "effective dimension: " + "; ".join(words))
+    def judge(name: str) -> tuple[bool, str]:
+        classes, dimension = _RANKS[name][1], found.seen(name, "effective_dimension_rest", split="train")
+        return abs(dimension.mean - classes) <= 0.1 * classes, f"{name} {dimension}"
 
-
-def _small(found: Findings) -> ClaimVerdict:
-    seen = {name: found.seen(name, "d_lr", **TEST) for name in found.cases}
-    words = "; ".join(f"{name} {one}" for name, one in seen.items())
-    return ClaimVerdict(all(one.mean < 0.1 for one in seen.values()), f"D_LR: {words}")
+    return ClaimVerdict.of_each(found.cases, judge, "effective dimension: ")
 
 
 def _rank_figure(found: Findings) -> Figure:
     figure, axes = panels(5, title=found.study.title, size=(3.1, 2.9))
-    draw_spectra(axes[:3], found, [(name, name, {"checkpoint": "last"}) for name in found.cases])
+    draw_last_spectra(axes[:3], found)
     axes[0].legend(loc="best", fontsize=6)
     ratios = [
         [found.mean(name, measure, split=split) / _RANKS[name][1] for name in found.cases]
@@ -190,7 +183,7 @@ low_rank = Study(
     measure=f"{_MEASURES}:used_dimensions",
     claims=(
         Claim("the features' effective dimension is the number of classes (to a tenth)", _as_many_as_classes),
-        Claim("training is rich everywhere (D_LR < .1)", _small),
+        Claim("training is rich everywhere (D_LR < .1)", lambda found: all_rich(found, found.cases)),
     ),
     figure=_rank_figure,
     changes={
@@ -269,14 +262,7 @@ def _most_at_last(found: Findings) -> ClaimVerdict:
 
 
 def _if_fitted(found: Findings, holds: bool, words: str) -> ClaimVerdict:
-    """The verdict, unless one of the two networks has not learned what its features are asked about."""
-    fits = {name: found.mean(name, "accuracy", split="train") for name in (_WITH, _WITHOUT)}
-    poor = [
-        f"{name} fits only {number(fit)} of its training samples"
-        for name, fit in fits.items()
-        if fit < FITTED
-    ]
-    return ClaimVerdict(None, "; ".join([*poor, words])) if poor else ClaimVerdict(holds, words)
+    return judged(found, (_WITH, _WITHOUT), holds, words, fitted=FITTED, where={"split": "train"})
 
 
 layers = Study(

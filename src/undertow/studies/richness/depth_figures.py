@@ -15,7 +15,7 @@ import numpy as np
 
 from undertow.plots import COLOURS, line, panels
 from undertow.studies.findings import Findings, SeedCurve
-from undertow.studies.richness.spectrum_figures import PANELS
+from undertow.studies.richness.spectrum_figures import PANELS, set_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,10 +55,7 @@ def _draw_layers(axes: Sequence[Axes], found: Findings, group: Sequence[str]) ->
                 curve = found.curve(case, measure, x="position", layer=layer)
                 name = layer if case == group[0] else ""
                 line(panel, curve, name, color=COLOURS[index % len(COLOURS)], linestyle=dash)
-        panel.set(title=title, xlabel="feature k", xscale="log")
-        panel.set(
-            **({"yscale": "log", "ylim": (1e-6, 1.5)} if measure == "intensity" else {"ylim": (-0.03, 1.03)})
-        )
+        set_axes(panel, measure, title)
     marks = zip(("solid", "dashed", "dotted"), group, strict=False)
     title = "\n".join(f"{mark}: {name}" for mark, name in marks) if len(group) > 1 else group[0]
     axes[0].legend(loc="upper left", fontsize=7, title=title, title_fontsize=7, alignment="left")

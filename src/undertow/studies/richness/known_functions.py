@@ -5,6 +5,7 @@ find_study("richness/heaviside"); find_study("richness/regression"); find_study(
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import numpy as np
 from undertow.plots import line, panels
 from undertow.studies.findings import Findings, SeedCurve, number
 from undertow.studies.recipe import Case, Claim, ClaimVerdict, ScaleChange, Study
+from undertow.studies.richness.image_claims import all_rich
 from undertow.studies.richness.spectrum_figures import draw_spectra, spectra_and_bars
 from undertow.studies.richness.training_settings import LAPTOP, MNIST, NARROW, SMOKE
 from undertow.training.config import TrainConfig
@@ -27,6 +29,10 @@ TEST = {"split": "test"}
 # --------------------------------------------------------------------------------------------------- heaviside
 
 _STEP = "step function"
+_STEP_NET = TrainConfig(
+    model="mlp:1000-1000-1000", data="heaviside:n=6000", train_size=2000, target="scalar", loss="mse",
+    optimiser="adam", lr=1e-3, batch_size=128, epochs=100, checkpoints="0,1,3,10,30",
+)  # fmt: skip
 
 
 def _one_feature(found: Findings) -> ClaimVerdict:
@@ -73,16 +79,9 @@ def _draw_functions(axes: Axes, found: Findings, at: float) -> None:
     plain = {"color": "#999999", "linestyle": "-", "linewidth": 2.4}
     line(axes, _function(found, at, "target"), "target", 0, **plain)
     line(axes, _function(found, at, "learned"), "learned", 2, linestyle="-")
-    for k in (1, 2, 3):
-        colour = ("#D55E00", "#0072B2", "#E69F00")[k - 1]
-        line(
-            axes,
-            _function(found, at, f"eigenfunction {k}"),
-            f"eigenfunction {k}",
-            0,
-            color=colour,
-            linestyle="--",
-        )
+    for k, colour in enumerate(("#D55E00", "#0072B2", "#E69F00"), start=1):
+        name = f"eigenfunction {k}"
+        line(axes, _function(found, at, name), name, 0, color=colour, linestyle="--")
     axes.set(title=f"epoch {at:g}", xlabel="x", ylim=(-3.5, 3))
     if at == 0:
         axes.legend(loc="lower right", ncols=2, fontsize=7)
@@ -96,23 +95,7 @@ heaviside = Study(
     name="richness/heaviside",
     title="One feature becomes the step function",
     source="paper 002, figure 9",
-    cases=(
-        Case(
-            _STEP,
-            TrainConfig(
-                model="mlp:1000-1000-1000",
-                data="heaviside:n=6000",
-                train_size=2000,
-                target="scalar",
-                loss="mse",
-                optimiser="adam",
-                lr=1e-3,
-                batch_size=128,
-                epochs=100,
-                checkpoints="0,1,3,10,30",
-            ),
-        ),
-    ),
+    cases=(Case(_STEP, _STEP_NET),),
     measure=f"{_MEASURES}:heaviside",
     claims=(
         Claim("after training one feature fits both the target and the learned function", _one_feature),
@@ -150,12 +133,6 @@ def _ten_suffice(found: Findings) -> ClaimVerdict:
     return ClaimVerdict(used.mean > 0.95, f"share of the learned functions in ten features: {used}")
 
 
-def _both_rich(found: Findings) -> ClaimVerdict:
-    seen = {name: found.seen(name, "d_lr", **TEST) for name in (_SCALAR, _CLASSES)}
-    words = ", ".join(f"{name} {one}" for name, one in seen.items())
-    return ClaimVerdict(all(one.mean < 0.1 for one in seen.values()), f"D_LR {words}")
-
-
 regression = Study(
     name="richness/regression",
     title="A scalar output needs two features, ten classes need ten",
@@ -168,7 +145,7 @@ regression = Study(
             _two_suffice,
         ),
         Claim("with ten classes ten features do", _ten_suffice),
-        Claim("both are rich (D_LR < .1)", _both_rich),
+        Claim("both are rich (D_LR < .1)", lambda found: all_rich(found, (_SCALAR, _CLASSES))),
     ),
     figure=spectra_and_bars,
     changes={
@@ -187,27 +164,34 @@ _EXPONENTS = (0.5, 1.0, 1.5, 2.0)
 _LAWS = tuple(f"exponent {exponent:g}" for exponent in _EXPONENTS)
 
 
+def _each_law(
+    found: Findings, before: str, numbers: Callable[[str], tuple[float, float]], holds: Callable[..., bool]
+) -> ClaimVerdict:
+    """Two numbers of each exponent, and what they must fulfil."""
+
+    def judge(name: str) -> tuple[bool, str]:
+        one, other = numbers(name)
+        return holds(one, other), f"{name}: {number(one)}, {number(other)}"
+
+    return ClaimVerdict.of_each(_cases(found), judge, before)
+
+
 def _eigenvalues(found: Findings) -> ClaimVerdict:
-    words, holds = [], True
-    for name in _cases(found):
+    def bulk_and_tail(name: str) -> tuple[float, float]:
         error = found.curve(name, "eigenvalue_error", x="position").mean
-        size = len(error)
-        bulk, tail = float(error[: size * 4 // 5].mean()), float(error[size * 19 // 20 :].mean())
-        holds &= bulk < 0.02 and tail > 2 * bulk
-        words.append(f"{name}: {number(bulk)}, tail {number(tail)}")
-    return ClaimVerdict(
-        holds, "squared relative error of the first 80 %, and of the last 5 %: " + "; ".join(words)
-    )
+        return float(error[: len(error) * 4 // 5].mean()), float(error[len(error) * 19 // 20 :].mean())
+
+    before = "squared relative error of the first 80 %, and of the last 5 %: "
+    return _each_law(found, before, bulk_and_tail, lambda bulk, tail: bulk < 0.02 and tail > 2 * bulk)
 
 
 def _large_ones(found: Findings) -> ClaimVerdict:
-    words, holds = [], True
-    for name in _cases(found):
+    def first_and_median(name: str) -> tuple[float, float]:
         error = found.curve(name, "eigenfunction_error", x="position").mean
-        first, middle = float(error[0]), float(np.median(error[len(error) * 2 // 5 : len(error) * 3 // 5]))
-        holds &= first < 0.05 and middle > 0.3
-        words.append(f"{name}: {number(first)}, {number(middle)}")
-    return ClaimVerdict(holds, "error of the first, and near the median: " + "; ".join(words))
+        return float(error[0]), float(np.median(error[len(error) * 2 // 5 : len(error) * 3 // 5]))
+
+    before = "error of the first, and near the median: "
+    return _each_law(found, before, first_and_median, lambda first, middle: first < 0.05 and middle > 0.3)
 
 
 def _spans(found: Findings) -> ClaimVerdict:
@@ -217,23 +201,21 @@ def _spans(found: Findings) -> ClaimVerdict:
 
 
 def _qr_needed(found: Findings) -> ClaimVerdict:
-    words, holds = [], True
-    for name in _cases(found):
-        ends = [_end(found, name, "expressed", way, few=False) for way in ("with QR", "without QR")]
-        holds &= ends[0] <= 1 + 1e-9 and ends[1] > 1
-        words.append(f"{name}: {ends[0]:.3f}, {ends[1]:.3f}")
-    return ClaimVerdict(holds, "sum over all features with and without QR: " + "; ".join(words))
+    def sums(name: str) -> tuple[float, float]:
+        qr, plain = (_end(found, name, "expressed", way, few=False) for way in ("with QR", "without QR"))
+        return qr, plain
+
+    before = "sum over all features with and without QR: "
+    return _each_law(found, before, sums, lambda qr, plain: qr <= 1 + 1e-9 and plain > 1)
 
 
 def _finite_size(found: Findings) -> ClaimVerdict:
-    words, holds = [], True
-    for name in _cases(found):
+    def shares(name: str) -> tuple[float, float]:
         few, many = (_end(found, name, "noise_expressed", "with QR", few=one) for one in (True, False))
-        holds &= few > 0.99 and many < 0.5
-        words.append(f"{name}: {number(few)}, {number(many)}")
-    return ClaimVerdict(
-        holds, "share of noise, test samples as many as features, and more: " + "; ".join(words)
-    )
+        return few, many
+
+    before = "share of noise, test samples as many as features, and more: "
+    return _each_law(found, before, shares, lambda few, many: few > 0.99 and many < 0.5)
 
 
 def _cases(found: Findings) -> tuple[str, ...]:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from undertow.studies.findings import Findings
-from undertow.studies.recipe import Case, Claim, ClaimVerdict, ScaleChange, Study
-from undertow.studies.richness.image_claims import RICH, features_used, judged, listed, seen, table_3
+from undertow.studies.recipe import Case, Claim, ScaleChange, Study
+from undertow.studies.richness.image_claims import RICH, compared, table_3
 from undertow.studies.richness.residual_nets import MEASURE, NOTHING_LEARNED, OPTIONS
 from undertow.studies.richness.spectrum_figures import spectra_and_bars
 from undertow.studies.richness.training_settings import CIFAR100, vgg
@@ -21,21 +20,6 @@ LAZY = 0.3
 # -------------------------------------------------------------------------------------------------- batch norm
 
 _NORMS = ("without", "batch norm")
-
-
-def _norm_makes_rich(found: Findings) -> ClaimVerdict:
-    d_lr = seen(found, _NORMS, "d_lr")
-    return judged(found, _NORMS, d_lr[0] > LAZY and d_lr[1] < RICH, listed("D_LR", d_lr))
-
-
-def _norm_generalises(found: Findings) -> ClaimVerdict:
-    accuracy = seen(found, _NORMS, "accuracy")
-    return judged(found, _NORMS, accuracy[1] > accuracy[0], listed("test accuracy", accuracy))
-
-
-def _norm_uses_fewer(found: Findings) -> ClaimVerdict:
-    used = [features_used(found, case) for case in _NORMS]
-    return judged(found, _NORMS, used[1] < used[0], listed("features used", used))
 
 
 batch_norm = Study(
@@ -72,9 +56,12 @@ batch_norm = Study(
     },
     published=table_3(_NORMS, ((0.66, 0.01), (0.073, 0.002)), (21.7, 72.0), (99.5, 100)),
     claims=(
-        Claim("lazy without batch norm (D_LR > .3), rich with it (D_LR < .1)", _norm_makes_rich),
-        Claim("test accuracy is higher with batch norm", _norm_generalises),
-        Claim("fewer features are used with batch norm", _norm_uses_fewer),
+        Claim(
+            "lazy without batch norm (D_LR > .3), rich with it (D_LR < .1)",
+            compared(_NORMS, lambda d: d[0] > LAZY and d[1] < RICH, "d_lr"),
+        ),
+        Claim("test accuracy is higher with batch norm", compared(_NORMS, lambda test: test[1] > test[0], "accuracy")),
+        Claim("fewer features are used with batch norm", compared(_NORMS, lambda used: used[1] < used[0], "features")),
     ),
     figure=spectra_and_bars,
     options=OPTIONS,
@@ -87,16 +74,6 @@ _CNN = TrainConfig(
     model="cnn:units=1024", data="mnist", scaling="none", loss="mse", alpha=1 / 3, optimiser="adam", lr=1e-3,
     batch_size=128, epochs=100, checkpoints="every:1000",
 )  # fmt: skip
-
-
-def _whole_is_rich(found: Findings) -> ClaimVerdict:
-    d_lr = seen(found, _PARTS, "d_lr")
-    return judged(found, _PARTS, d_lr[0] < RICH and d_lr[1] > LAZY, listed("D_LR", d_lr))
-
-
-def _both_generalise(found: Findings) -> ClaimVerdict:
-    accuracy = seen(found, _PARTS, "accuracy")
-    return judged(found, _PARTS, min(accuracy) > 0.95, listed("test accuracy", accuracy))
 
 
 last_layer_only = Study(
@@ -127,8 +104,14 @@ last_layer_only = Study(
     },
     published=table_3(_PARTS, ((0.043, 0.005), (0.51, 0.008)), (99.1, 96.8), (100, 99.7)),
     claims=(
-        Claim("rich when the whole network is trained (D_LR < .1), lazy otherwise (D_LR > .3)", _whole_is_rich),
-        Claim("both are right on over 95 % of the test samples", _both_generalise),
+        Claim(
+            "rich when the whole network is trained (D_LR < .1), lazy otherwise (D_LR > .3)",
+            compared(_PARTS, lambda d: d[0] < RICH and d[1] > LAZY, "d_lr"),
+        ),
+        Claim(
+            "both are right on over 95 % of the test samples",
+            compared(_PARTS, lambda test: min(test) > 0.95, "accuracy"),
+        ),
     ),
     figure=spectra_and_bars,
     options=OPTIONS,
