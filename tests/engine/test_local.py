@@ -11,8 +11,8 @@ from multiprocessing import active_children
 import pandas as pd
 import pytest
 
+from undertow.engine.engines import run_local
 from undertow.engine.limits import share_of_threads
-from undertow.engine.local import run_local
 from undertow.engine.store import Store, failure_words
 from undertow.errors import BadData, RunProblem
 
@@ -146,7 +146,7 @@ def test_a_script_without_its_guard_is_told(tmp_path, tasks):
     script.write_text(
         f"""
 from pathlib import Path
-from undertow.engine.local import run_local
+from undertow.engine.engines import run_local
 from undertow.engine.store import Store
 from undertow.studies.task import Task
 

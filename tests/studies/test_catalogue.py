@@ -24,7 +24,7 @@ def test_a_study_is_declared_fully(name):
     assert callable(resolve_name(study.measure))
     for scale in SCALES:
         small = study.at(scale)
-        assert small.tasks(seeds=1)
+        assert len({task.key for task in small.tasks(seeds=2)}) == 2 * len(small.cases)
         if scale != "paper":
             assert study.differences(scale), "a scale says what it changes"
             assert study.change(scale).minutes is not None, "what it costs is measured"

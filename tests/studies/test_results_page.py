@@ -43,7 +43,7 @@ def test_the_page_tells_all(results, tmp_path):
     results.main(str(tmp_path / "out"), tmp_path / "results.md")
     text = (tmp_path / "results.md").read_text()
     assert f"```bash\nundertow study run {NAME} --scale laptop --seeds 2\n```" in text
-    assert "2 seeds, 2.0 minutes. ClaimVerdict: holds in part." in text
+    assert "2 seeds, 2.0 minutes. Verdict: holds in part." in text
     assert "- holds: D\\_LR grows with alpha" in text or "- holds: D_LR grows with alpha" in text
     assert "*cannot tell*: " in text
     assert "| alpha 0.2 | d_lr split test | 0.049 | 0.055 (0.05 to 0.06) | yes |" in text
@@ -73,5 +73,5 @@ def test_failures_make_it_incomplete(results, tmp_path):
     save(tmp_path / "out", "laptop", failures=["out of memory"])
     results.main(str(tmp_path / "out"), tmp_path / "results.md")
     text = (tmp_path / "results.md").read_text()
-    assert "ClaimVerdict: incomplete: tasks failed." in text
+    assert "Verdict: incomplete: tasks failed." in text
     assert "A task failed: out of memory." in text

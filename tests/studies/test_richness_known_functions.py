@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
-from undertow.studies import SCALES, Findings, StudyOutcome, find_study
+from undertow.studies import StudyOutcome, find_study
 from undertow.studies.findings import row
-from undertow.studies.richness.known_functions import STUDIES
 from undertow.studies.richness.known_functions_measures import (
     by_target,
     eigenfunctions,
@@ -22,32 +21,10 @@ from undertow.studies.richness.known_functions_measures import (
 from undertow.studies.richness.last_layer_measures import Sight
 from undertow.studies.train_and_measure import trained
 
-NAMES = [study.name for study in STUDIES]
-
-
-def found(study, rows, scale="smoke"):
-    return Findings(study.at(scale), pd.DataFrame([{"seed": 0, **one} for one in rows]))
-
 
 def judge(study, index, rows):
-    return StudyOutcome.of(study, "smoke", pd.DataFrame([{"seed": 0, **one} for one in rows])).verdicts()[
-        index
-    ][1]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("scale", SCALES)
-def test_every_recipe_builds_at_every_scale(name, scale):
-    study = find_study(name)
-    tasks = study.at(scale).tasks(2)
-    assert len({task.key for task in tasks}) == 2 * len(study.at(scale).cases)
-    assert scale == "paper" or study.changes[scale].minutes
-
-
-def test_smoke_needs_no_real_data():
-    for study in STUDIES:
-        for case in study.at("smoke").cases:
-            assert case.train is None or case.train.data.partition(":")[0] in ("digits", "heaviside")
+    table = pd.DataFrame([{"seed": 0, **one} for one in rows])
+    return StudyOutcome.of(study, "smoke", table).verdicts()[index][1]
 
 
 # -- claims

@@ -9,8 +9,7 @@ run_tasks(tasks, Store("s3://bucket/tasks"), workspace=out, engine=Engine("ray",
 
 from __future__ import annotations
 
-from undertow.engine.engines import ENGINES, Engine, run_tasks
-from undertow.engine.local import run_local
+from undertow.engine.engines import ENGINES, Engine, run_local, run_tasks
 from undertow.engine.store import Store
 from undertow.engine.study_runner import check_studies, run_study
 from undertow.engine.sweep import Progress

@@ -48,9 +48,11 @@ def layer_spectra(
         seen = sights(data, model, samples, name)
         train, test = (_averaged(data, model, seen[split], name, map_side) for split in ("train", "test"))
         note = "" if depth == len(names) else LINEAR
-        found = [row("width", train.features.shape[1], split="test", n=len(test.features))]
-        found += spectrum_rows(train, test, places=log_positions, note=note)
-        rows += [{**one, "layer": name, "depth": depth} for one in found]
+        found = spectrum_rows(train, test, places=log_positions, note=note)
+        width = row(
+            "width", train.features.shape[1], split="test", n=len(test.features), note=found[0]["note"]
+        )
+        rows += [{**one, "layer": name, "depth": depth} for one in (width, *found)]
     return [{"checkpoint": at, **one} for one in rows]
 
 
