@@ -9,6 +9,7 @@ undertow study report studies
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,14 +115,10 @@ def show(name: str, *, scale: str = "laptop") -> None:
     for case in study.at(scale).cases:
         trained = "nothing is trained" if case.train is None else _settings(case.train)
         screen.print(f"  [bold]{case.name}[/bold]  {trained}{''.join('; ' + one for one in case.actions)}")
-    screen.print(f"\nWhat scale {scale} changes:")
-    for line in study.differences(scale) or ["nothing: this is the paper's setting"]:
-        screen.print(f"  {line}")
+    _list(f"What scale {scale} changes", study.differences(scale) or ["nothing: this is the paper's setting"])
     for note in study.notes:
         screen.print(f"\nNote: {note}")
-    screen.print("\nClaims:")
-    for claim in study.claims:
-        screen.print(f"  {claim.text}")
+    _list("Claims", [claim.text for claim in study.claims])
     known = [
         [one.case, one.measure, number(one.value), number(one.tolerance), one.source]
         for one in study.published
@@ -130,6 +127,10 @@ def show(name: str, *, scale: str = "laptop") -> None:
         columns = ["case", "measure", "paper", "tolerance", "from"]
         screen.print()
         screen.print(table("", columns, known, right=["paper", "tolerance"]))
+
+
+def _list(title: str, lines: Sequence[str]) -> None:
+    console().print("\n".join([f"\n{title}:", *(f"  {line}" for line in lines)]), markup=False)
 
 
 def _settings(config: TrainConfig) -> str:
@@ -159,35 +160,36 @@ def run(
         gpus: of one task on ray; 0.25 lets four share one.
         json: one JSON object per study on standard output.
     """
-    from undertow.engine import Engine, check_studies, run_study
+    from undertow.engine import Engine, check_studies
 
     settings: dict[str, Any] = {
         "workers": workers, "memory": memory, "address": address, "cpus": cpus, "gpus": gpus,
     }  # fmt: skip
     means, studies = Engine(engine, **settings), find_studies([name, *names])
-    which, failures = range(first_seed, first_seed + seeds), list[str]()
+    which = range(first_seed, first_seed + seeds)
     with means.session() if check_studies(studies, scale, which, out) else nullcontext():
-        for study in studies:
-            if not json:
-                _announce(study, scale, seeds)
-            outcome = run_study(
-                study,
-                scale,
-                seeds=which,
-                out=out,
-                engine=engine,
-                progress=None if json else _show,
-                **settings,
-            )
-            if json:
-                print_json(outcome.to_dict())
-            else:
-                _tell(outcome, f"{out}/{study.name}/{scale}")
-            failures += outcome.failures
+        outcomes = [
+            _run_one(study, scale, json=json, seeds=which, out=out, engine=engine, **settings)
+            for study in studies
+        ]
+    failures = [why for outcome in outcomes for why in outcome.failures]
     if failures:
         raise SomeFailed(
             f"{counted(len(failures), 'task')} failed; the rest is done and kept. The first: {failures[0]}"
         )
+
+
+def _run_one(study: Study, scale: str, *, json: bool, out: str, **settings: Any) -> StudyOutcome:
+    from undertow.engine import run_study
+
+    if json:
+        outcome = run_study(study, scale, out=out, **settings)
+        print_json(outcome.to_dict())
+        return outcome
+    _announce(study, scale, len(settings["seeds"]))
+    outcome = run_study(study, scale, out=out, progress=_show, **settings)
+    _tell(outcome, f"{out}/{study.name}/{scale}")
+    return outcome
 
 
 def report(

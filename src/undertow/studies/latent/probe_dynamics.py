@@ -137,34 +137,20 @@ def dynamics_figure(probe: str) -> Callable[[Findings], Figure]:
 
 
 _FINAL = (  # authors, mean of 3 runs: the model at the end; its best layer by MASC
-    ("MLP-MNIST 0", 0.979, "layer3", 0.971),
-    ("MLP-MNIST 0.4", 0.728, "layer4", 0.960),
-    ("MLP-MNIST 0.8", 0.312, "layer3", 0.803),
-    ("CNN-MNIST 0.4", 0.686, "flatten", 0.954),
-    ("CNN-FashionMNIST 0.4", 0.601, "flatten", 0.817),
-    ("CNN-CIFAR10 0.4", 0.462, "fc3", 0.490),
-)
+    ("MLP-MNIST 0", 0.979, "layer3", 0.971), ("MLP-MNIST 0.4", 0.728, "layer4", 0.960),
+    ("MLP-MNIST 0.8", 0.312, "layer3", 0.803), ("CNN-MNIST 0.4", 0.686, "flatten", 0.954),
+    ("CNN-FashionMNIST 0.4", 0.601, "flatten", 0.817), ("CNN-CIFAR10 0.4", 0.462, "fc3", 0.490),
+)  # fmt: skip
 _LAST_VELPIC = (
-    ("MLP-MNIST 0", "layer4", 0.971),
-    ("MLP-MNIST 0.4", "layer4", 0.932),
-    ("MLP-MNIST 0.8", "layer4", 0.821),
-    ("CNN-MNIST 0.4", "fc3", 0.933),
-    ("CNN-FashionMNIST 0.4", "fc3", 0.815),
-    ("CNN-CIFAR10 0.4", "fc3", 0.536),
-)
+    ("MLP-MNIST 0", "layer4", 0.971), ("MLP-MNIST 0.4", "layer4", 0.932), ("MLP-MNIST 0.8", "layer4", 0.821),
+    ("CNN-MNIST 0.4", "fc3", 0.933), ("CNN-FashionMNIST 0.4", "fc3", 0.815), ("CNN-CIFAR10 0.4", "fc3", 0.536),
+)  # fmt: skip
 _LOGISTIC = (  # best layer, where the authors name it, and the last one
-    ("MLP-MNIST 0", "layer4", 0.980),
-    ("MLP-MNIST 0.4", "layer1", 0.921),
-    ("MLP-MNIST 0.4", "layer4", 0.704),
-    ("MLP-MNIST 0.8", "layer1", 0.766),
-    ("MLP-MNIST 0.8", "layer4", 0.297),
-    ("CNN-MNIST 0.4", "fc2", 0.821),
-    ("CNN-MNIST 0.4", "fc3", 0.760),
-    ("CNN-FashionMNIST 0.4", "fc2", 0.741),
-    ("CNN-FashionMNIST 0.4", "fc3", 0.689),
-    ("CNN-CIFAR10 0.4", "flatten", 0.528),
-    ("CNN-CIFAR10 0.4", "fc3", 0.458),
-)
+    ("MLP-MNIST 0", "layer4", 0.980), ("MLP-MNIST 0.4", "layer1", 0.921), ("MLP-MNIST 0.4", "layer4", 0.704),
+    ("MLP-MNIST 0.8", "layer1", 0.766), ("MLP-MNIST 0.8", "layer4", 0.297), ("CNN-MNIST 0.4", "fc2", 0.821),
+    ("CNN-MNIST 0.4", "fc3", 0.760), ("CNN-FashionMNIST 0.4", "fc2", 0.741), ("CNN-FashionMNIST 0.4", "fc3", 0.689),
+    ("CNN-CIFAR10 0.4", "flatten", 0.528), ("CNN-CIFAR10 0.4", "fc3", 0.458),
+)  # fmt: skip
 
 
 def _final(case: str, value: float, **where: str) -> Published:
@@ -206,12 +192,8 @@ velpic_dynamics = replace(
 
 def _difference(found: Findings, case: str, one: str, other: str, layer: str) -> SeedCurve:
     """Mean and range over seeds of the difference within each seed."""
-    a, b = (
-        found.of(case, "accuracy", probe=probe, layer=layer, **TEST).set_index(["checkpoint", "seed"])[
-            "value"
-        ]
-        for probe in (one, other)
-    )
+    rows = (found.of(case, "accuracy", probe=probe, layer=layer, **TEST) for probe in (one, other))
+    a, b = (own.set_index(["checkpoint", "seed"])["value"] for own in rows)
     table = (a - b).groupby(level=0).agg(["mean", "min", "max"])
     return SeedCurve(table.index.to_numpy(float), *table.to_numpy(float).T)
 
