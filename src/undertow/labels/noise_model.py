@@ -40,6 +40,7 @@ class Anchors:
 
     @classmethod
     def of(cls, pooled: Tensor) -> Anchors:
+        """From pooled votes (N, C)."""
         top = pooled.topk(2, 1)
         margin, named = top.values[:, 0] - top.values[:, 1], top.indices[:, 0]
         order = margin.argsort(descending=True, stable=True)

@@ -4,7 +4,7 @@
     pool.add_view(discriminant, directions, view)       # (N, C) votes of one view; nothing of them is kept
     pool.add_neighbours(votes, "inputs")
     pool.add_outputs(logits, epoch=4)
-    pool.honest()                                       # (N, C): by voters that cannot have learned labels by heart
+    pool.honest()                                       # (N, C): by voters that cannot have learned labels
     pool.everyone(trust)                                # (N, C): by all
 
 A vote is centred and scaled to where, as a softmax, it foretells given labels best: out of fold, so a voter that knows
@@ -83,10 +83,11 @@ class Pool:
 
     @property
     def has_honest(self) -> bool:
+        """Whether any voter cannot have memorised labels."""
         return "early" in self._sums or "near" in self._sums
 
     def honest(self) -> Tensor:
-        """(N, C) by voters that cannot have learned labels by heart; by all where there are none."""
+        """(N, C) by voters that cannot have learned labels; by all where there are none."""
         if not self.has_honest:
             return self.everyone(0.0)
         return _add_up([(self._mean("early"), 2.0), (self._mean("near"), 1.0)])

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from undertow.studies.recipe import Case
+from undertow.studies.recipe import Case, ScaleChange
 from undertow.training.config import TrainConfig
 
 DEGREES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -37,33 +37,23 @@ NETS: Mapping[str, TrainConfig] = {
 
 LAPTOP: Mapping[str, Mapping[str, Any]] = {
     "MLP-MNIST": {
-        "model": "mlp:128-512-512-512",
-        "train_size": 2000,
-        "test_size": 1000,
-        "optimiser": "adam",
-        "batch_size": 32,
-        "epochs": 40,
-        "checkpoints": "0,1,2,4,8,12,16,20,30,40",
+        "model": "mlp:128-512-512-512", "train_size": 2000, "test_size": 1000, "optimiser": "adam", "batch_size": 32,
+        "epochs": 40, "checkpoints": "0,1,2,4,8,12,16,20,30,40",
     },
     "CNN-FashionMNIST": {
-        "model": "cnn:width=8",
-        "train_size": 1000,
-        "test_size": 1000,
-        "lr": 1e-3,
-        "batch_size": 32,
-        "epochs": 50,
-        "checkpoints": "0,1,2,5,10,15,20,30,40,50",
+        "model": "cnn:width=8", "train_size": 1000, "test_size": 1000, "lr": 1e-3, "batch_size": 32,
+        "epochs": 50, "checkpoints": "0,1,2,5,10,15,20,30,40,50",
     },
-}
-"""Smaller sets, and steps that learn wrong labels by heart within minutes: with the paper's own the networks would
-not have begun to by then."""
+}  # fmt: skip
+"""Smaller sets, and steps that memorise wrong labels within minutes: with the paper's own the networks would not have
+begun to by then."""
 
 SMOKE: Mapping[str, Mapping[str, Any]] = {
     "MLP-MNIST": {"data": "digits", "model": "mlp:16-16", "train_size": 200, "test_size": 100, "epochs": 2},
     "CNN-FashionMNIST": {"data": "mnist1d:n=200", "model": "mlp:16-16", "epochs": 2},
 }
 
-WORDS = "smaller sets and faster training, so that wrong labels are learned by heart within minutes"
+MEMORISED_FAST = "smaller sets and faster training, so that wrong labels are memorised within minutes"
 
 
 def case_name(net: str, degree: float) -> str:
@@ -81,9 +71,19 @@ def cases(nets: Iterable[str], degrees: Iterable[float] = DEGREES, **settings: A
     )
 
 
-def changes(
+def scaled(*, smoke: float, laptop: float) -> dict[str, ScaleChange]:
+    """The smaller scales of a study of all nets; what each takes in minutes."""
+    return {
+        "smoke": ScaleChange(
+            cases=_each(SMOKE, (0.4, 0.6)), only=tuple(_each(SMOKE, (0.4, 0.6))), minutes=smoke
+        ),
+        "laptop": ScaleChange(
+            cases=_each(LAPTOP), only=tuple(_each(LAPTOP)), because=MEMORISED_FAST, minutes=laptop
+        ),
+    }
+
+
+def _each(
     settings: Mapping[str, Mapping[str, Any]], degrees: Iterable[float] = DEGREES
 ) -> dict[str, Mapping[str, Any]]:
-    """The settings of a scale for each of its cases."""
-    chosen = tuple(degrees)
-    return {case_name(net, degree): own for net, own in settings.items() for degree in chosen}
+    return {case_name(net, degree): own for net, own in settings.items() for degree in degrees}

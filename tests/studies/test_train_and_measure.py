@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from undertow.errors import BadValue
-from undertow.studies.work import run_name, train_and_measure, trained
+from undertow.studies.train_and_measure import run_name, train_and_measure, trained
 from undertow.training.config import TrainConfig
 from undertow.training.run import open_run
 

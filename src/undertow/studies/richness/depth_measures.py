@@ -15,13 +15,12 @@ from torch import nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from undertow.data.inputs import to_inputs
-from undertow.data.samples import Samples
+from undertow.data.samples import DataSet
 from undertow.errors import BadData
 from undertow.richness.dimension import effective_dimension
 from undertow.richness.eigenfunctions import feature_spectrum
 from undertow.studies.findings import row
-from undertow.studies.richness.measures import Sight, accuracies, last_layer, look, spectrum_rows
-from undertow.studies.richness.measures_functions import sights
+from undertow.studies.richness.last_layer_measures import Sight, accuracies, last_layer, sights, spectrum_rows
 from undertow.studies.task import Rows
 from undertow.training.run import Run
 from undertow.training.stages import run_up_to
@@ -37,55 +36,36 @@ def layer_spectra(
 ) -> Rows:
     """Quality, utilisation and intensity of several layers at the last checkpoint.
 
-    Args:
-        run: a trained run.
-        case: the study's case (unused).
-        seed: the case's seed (unused).
+    Options:
         layers: blocks of the network by name, shallow to deep, parted by commas; the last enters the head.
         map_side: average maps down to so many pixels a side; None leaves them.
         samples: at most so many of each split.
     """
-    data, at = run.data(), run.epochs[-1]
-    model = run.model(at)
-    parts = [part.take(torch.arange(min(samples, len(part)))) for part in (data.train, data.test)]
-    rows = accuracies(run, at)
-    names = layers.split(",")
+    at = run.epochs[-1]
+    data, model, names = run.data(), run.model(at), layers.split(",")
+    rows = accuracies(run, at, len(data.test))
     for depth, name in enumerate(names, start=1):
-        train, test = (_layer(model, part, data.scaling, name, map_side) for part in parts)
+        seen = sights(data, model, samples, name)
+        train, test = (_averaged(data, model, seen[split], name, map_side) for split in ("train", "test"))
         note = "" if depth == len(names) else LINEAR
-        rows += [{**one, "layer": name, "depth": depth} for one in _curves(train, test, note)]
+        found = spectrum_rows(train, test, places=log_positions, note=note)
+        width = row(
+            "width", train.features.shape[1], split="test", n=len(test.features), note=found[0]["note"]
+        )
+        rows += [{**one, "layer": name, "depth": depth} for one in (width, *found)]
     return [{"checkpoint": at, **one} for one in rows]
 
 
-def _layer(model: nn.Module, samples: Samples, scaling: str, name: str, side: int | None) -> Sight:
-    seen = look(model, samples, scaling, name)
+def _averaged(data: DataSet, model: nn.Module, seen: Sight, name: str, side: int | None) -> Sight:
     with torch.no_grad():
-        shape = run_up_to(model, name, to_inputs(samples.tensor[:1], scaling)).shape[1:]
+        shape = run_up_to(model, name, to_inputs(data.test.tensor[:1], data.scaling)).shape[1:]
     if side is None or len(shape) != 3 or max(shape[1:]) <= side:
         return seen
     maps = seen.features.reshape(-1, *shape)
     return seen._replace(features=adaptive_avg_pool2d(maps, side).flatten(1))
 
 
-def _curves(train: Sight, test: Sight, note: str) -> Rows:
-    try:
-        seen = feature_spectrum(train.features, test.features, test.labels, test.outputs)
-    except BadData as reason:
-        return [row("quality", None, note=str(reason))]
-    where = {
-        "split": "test",
-        "n": len(test.features),
-        "note": "; ".join(filter(None, (note, *seen.warnings))),
-    }
-    places = _places(len(seen.eigenvalues))
-    rows = [row("width", train.features.shape[1], **where)]
-    for name in ("quality", "utilisation", "intensity"):
-        values = getattr(seen, name)
-        rows += [row(name, float(values[place - 1]), position=place, **where) for place in places]
-    return rows
-
-
-def _places(count: int) -> list[int]:
+def log_positions(count: int) -> list[int]:
     """1 to `count`: the first ones all, then forty for each factor of ten, and the last."""
     late = (DENSE * 10 ** (step / 40) for step in range(400))
     return sorted({*range(1, min(DENSE, count) + 1), *(int(one) for one in late if one < count), count})
@@ -94,15 +74,15 @@ def _places(count: int) -> list[int]:
 def used_dimensions(run: Run, *, case: str, seed: int, samples: int = 10_000) -> Rows:
     """The last layer's measures and spectrum, and the effective dimension of the utilisation (table 4)."""
     rows = last_layer(run, case=case, seed=seed, samples=samples, spectra=False)
-    train, test = sights(run, run.epochs[-1], samples)
+    train, test = sights(run.data(), run.model(run.epochs[-1]), samples).values()
     found = spectrum_rows(train, test)
     try:
         seen = feature_spectrum(train.features, test.features, test.labels, test.outputs)
         # Eq. 9 as for eigenvalues: one function counts as the constant, the others by their entropy.
-        used = effective_dimension(seen.feature_utilisation, leave_first=True)
-        found.append(row("used_dimension", used, split="test", n=len(test.features)))
+        used, note = effective_dimension(seen.feature_utilisation, leave_first=True), ""
     except BadData as reason:
-        found.append(row("used_dimension", None, split="test", note=str(reason)))
+        used, note = None, str(reason)
+    found.append(row("used_dimension", used, split="test", n=len(test.features), note=note))
     return [*rows, *({"checkpoint": run.epochs[-1], **one} for one in found)]
 
 
@@ -112,6 +92,7 @@ def curve_point(run: Run, *, case: str, seed: int, samples: int = 10_000) -> Row
     end = run.metrics.set_index(run.unit).loc[run.epochs[-1]]
     count = len(run.data().train)
     found = [
-        row("error", 1 - end["test_accuracy"], split="test"), row("loss", end["test_loss"], split="test"),
-    ]  # fmt: skip
+        row("error", 1 - end["test_accuracy"], split="test"),
+        row("loss", end["test_loss"], split="test"),
+    ]
     return [{"size": count, "checkpoint": run.epochs[-1], **one} for one in [*rows, *found]]

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from undertow.plots import COLOURS, line, panels
-from undertow.studies.findings import Curve, Findings
-from undertow.studies.richness.figures import PANELS
+from undertow.studies.findings import Findings, SeedCurve
+from undertow.studies.richness.spectrum_figures import PANELS, set_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-def over_sizes(found: Findings, measure: str) -> Curve:
+def over_sizes(found: Findings, measure: str) -> SeedCurve:
     """A measure on test samples over the sizes of the training set; one case is one size."""
     points = [
         (found.seen(name, measure, split="test"), found.of(name, measure, split="test"))
@@ -30,7 +30,7 @@ def over_sizes(found: Findings, measure: str) -> Curve:
     ]
     sizes = [float(rows["size"].iloc[0]) for _, rows in points]
     parts = ([getattr(seen, part) for seen, _ in points] for part in ("mean", "low", "high"))
-    return Curve(np.array(sizes), *(np.array(part) for part in parts))
+    return SeedCurve(np.array(sizes), *(np.array(part) for part in parts))
 
 
 def layer_names(found: Findings, case: str, measure: str) -> list[str]:
@@ -55,10 +55,7 @@ def _draw_layers(axes: Sequence[Axes], found: Findings, group: Sequence[str]) ->
                 curve = found.curve(case, measure, x="position", layer=layer)
                 name = layer if case == group[0] else ""
                 line(panel, curve, name, color=COLOURS[index % len(COLOURS)], linestyle=dash)
-        panel.set(title=title, xlabel="feature k", xscale="log")
-        panel.set(
-            **({"yscale": "log", "ylim": (1e-6, 1.5)} if measure == "intensity" else {"ylim": (-0.03, 1.03)})
-        )
+        set_axes(panel, measure, title)
     marks = zip(("solid", "dashed", "dotted"), group, strict=False)
     title = "\n".join(f"{mark}: {name}" for mark, name in marks) if len(group) > 1 else group[0]
     axes[0].legend(loc="upper left", fontsize=7, title=title, title_fontsize=7, alignment="left")

@@ -10,30 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from undertow.studies.findings import Findings, number
-from undertow.studies.recipe import Case, Change, Claim, Study, Verdict
-from undertow.studies.richness.bases import CIFAR10, CIFAR100, SMOKE
-from undertow.studies.richness.claims_images import (
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, ScaleChange, Study
+from undertow.studies.richness.image_claims import (
     RICH,
-    beyond_chance,
     classes_of,
+    compared,
     each_feature,
     features_used,
     judged,
     listed,
-    rank_correlation,
     seen,
     table_3,
 )
-from undertow.studies.richness.figures import spectra_and_bars
-from undertow.studies.richness.figures_images import rates_and_features, spectra_over_training
+from undertow.studies.richness.image_figures import rates_and_features, spectra_over_training
+from undertow.studies.richness.spectrum_figures import spectra_and_bars
+from undertow.studies.richness.training_settings import CIFAR10, CIFAR100, SMOKE
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-MEASURE = "undertow.studies.richness.measures:last_layer"
+MEASURE = "undertow.studies.richness.last_layer_measures:last_layer"
 OPTIONS: Mapping[str, Any] = {"samples": 10_000, "checkpoints": "last"}
 
 # What is followed through its training keeps early checkpoints; studies with the same settings share their runs.
@@ -43,6 +39,7 @@ _CIFAR10, _CIFAR100 = replace(CIFAR10, checkpoints=EARLY), replace(CIFAR100, che
 
 _SMOKE = {**SMOKE, "checkpoints": "1"}
 NOTHING_LEARNED = "two epochs show that everything runs, nothing more"
+_SMOKE_CHANGE = ScaleChange(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1)
 _LAPTOP: Mapping[str, Any] = {
     "model": "resnet18:preact,width=16,pool", "augment": "none", "train_size": 2000, "test_size": 1000,
     "batch_size": 64, "epochs": 20, "milestones": (12, 17), "checkpoints": "1,5",
@@ -58,36 +55,17 @@ _SMALLER = (
 _RATES = ("lr 0.005", "lr 0.05", "lr 0.2")
 
 
-def _best_is_richest(found: Findings) -> Verdict:
-    d_lr, accuracy = seen(found, _RATES, "d_lr"), seen(found, _RATES, "accuracy")
-    holds = d_lr.index(min(d_lr)) == accuracy.index(max(accuracy))
-    return judged(found, _RATES, holds, f"{listed('D_LR', d_lr)}; {listed('test accuracy', accuracy)}")
-
-
-def _small_rate_is_lazy(found: Findings) -> Verdict:
-    d_lr, accuracy = seen(found, _RATES, "d_lr"), seen(found, _RATES, "accuracy")
-    holds = d_lr[0] == max(d_lr) and accuracy[0] == min(accuracy)
-    return judged(found, _RATES, holds, f"{listed('D_LR', d_lr)}; {listed('test accuracy', accuracy)}")
-
-
-def _small_rate_uses_more(found: Findings) -> Verdict:
-    used = [features_used(found, case) for case in _RATES]
-    return judged(found, _RATES, used[0] > max(used[1:]), listed("features used", used))
-
-
-def _strong_features_are_good(found: Findings) -> Verdict:
+def _strong_features_are_good(found: Findings) -> ClaimVerdict:
     """Whether quality falls with the feature's number (they are ordered by intensity), at each kept checkpoint."""
+    from scipy.stats import spearmanr
+
     case, words, holds = _RATES[1], list[str](), True
     for at in found.curve(case, "d_lr", x="checkpoint", split="test").x:
         place, quality = each_feature(found, case, "quality", checkpoint=float(at))
-        correlation = rank_correlation(-place, quality)
-        holds &= correlation > beyond_chance(len(place))
-        words.append(f"epoch {at:g}: {number(correlation)}")
+        tested: Any = spearmanr(-place, quality, alternative="greater")
+        holds &= bool(tested.pvalue < 0.001)
+        words.append(f"epoch {at:g}: {number(tested.statistic)}")
     return judged(found, [case], holds, f"rank correlation at {', '.join(words)}")
-
-
-def _rates_figure(found: Findings) -> Figure:
-    return rates_and_features(found, _RATES[1])
 
 
 learning_rate = Study(
@@ -99,8 +77,8 @@ learning_rate = Study(
     ),
     measure=MEASURE,
     changes={
-        "smoke": Change(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1),
-        "laptop": Change(
+        "smoke": _SMOKE_CHANGE,
+        "laptop": ScaleChange(
             train={**_LAPTOP, "data": "cifar10", "alpha": 1 / 3},
             because=f"{_SMALLER}; ten classes, because 128 features leave 100 no room to be lazy",
             minutes=2.5,
@@ -110,37 +88,30 @@ learning_rate = Study(
         _RATES, ((0.053, 0.01), (0.025, 0.004), (0.039, 0.007)), (66.3, 78.3, 74.5), (100, 100, 100)
     ),
     claims=(
-        Claim("the most accurate rate has the smallest D_LR", _best_is_richest),
-        Claim("the smallest rate has the largest D_LR and the lowest test accuracy", _small_rate_is_lazy),
-        Claim("the smallest rate uses the most features", _small_rate_uses_more),
+        Claim(
+            "the most accurate rate has the smallest D_LR",
+            compared(_RATES, lambda d, test: d.index(min(d)) == test.index(max(test)), "d_lr", "accuracy"),
+        ),
+        Claim(
+            "the smallest rate has the largest D_LR and the lowest test accuracy",
+            compared(_RATES, lambda d, test: d[0] == max(d) and test[0] == min(test), "d_lr", "accuracy"),
+        ),
+        Claim(
+            "the smallest rate uses the most features",
+            compared(_RATES, lambda used: used[0] > max(used[1:]), "features"),
+        ),
         Claim(
             "while training, a feature's quality correlates with its intensity (p < .001)",
             _strong_features_are_good,
         ),
     ),
-    figure=_rates_figure,
+    figure=lambda found: rates_and_features(found, _RATES[1]),
     options=FOLLOW,
-    paper_seeds=3,
 )
 
 # ------------------------------------------------------------------------------------------------ weight decay
 
 _DECAYS = ("no decay", "small decay", "large decay")
-
-
-def _decay_makes_rich(found: Findings) -> Verdict:
-    d_lr = seen(found, _DECAYS, "d_lr")
-    return judged(found, _DECAYS, d_lr[0] > d_lr[1] > d_lr[2], listed("D_LR", d_lr))
-
-
-def _decay_helps(found: Findings) -> Verdict:
-    accuracy = seen(found, _DECAYS, "accuracy")
-    return judged(found, _DECAYS, accuracy[0] < accuracy[1] < accuracy[2], listed("test accuracy", accuracy))
-
-
-def _rich_without_decay(found: Findings) -> Verdict:
-    [d_lr] = seen(found, _DECAYS[:1], "d_lr")
-    return judged(found, _DECAYS[:1], d_lr < RICH, listed("D_LR", [d_lr]))
 
 
 weight_decay_cifar = Study(
@@ -153,8 +124,8 @@ weight_decay_cifar = Study(
     ),
     measure=MEASURE,
     changes={
-        "smoke": Change(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1),
-        "laptop": Change(
+        "smoke": _SMOKE_CHANGE,
+        "laptop": ScaleChange(
             train=_LAPTOP,
             cases={"small decay": {"weight_decay": 3e-3}, "large decay": {"weight_decay": 1e-2}},
             because=f"{_SMALLER}; stronger decay, since rate x steps is seventy times less than the paper's and its "
@@ -166,9 +137,15 @@ weight_decay_cifar = Study(
         _DECAYS, ((0.05, 0.003), (0.015, 0.003), (0.003, 0.001)), (93.5, 94.1, 94.8), (100, 100, 100)
     ),
     claims=(
-        Claim("D_LR falls as weight decay grows", _decay_makes_rich),
-        Claim("training is rich (D_LR < .1) without any weight decay", _rich_without_decay),
-        Claim("test accuracy rises with weight decay", _decay_helps),
+        Claim("D_LR falls as weight decay grows", compared(_DECAYS, lambda d: d[0] > d[1] > d[2], "d_lr")),
+        Claim(
+            "training is rich (D_LR < .1) without any weight decay",
+            compared(_DECAYS[:1], lambda d: d[0] < RICH, "d_lr"),
+        ),
+        Claim(
+            "test accuracy rises with weight decay",
+            compared(_DECAYS, lambda test: test[0] < test[1] < test[2], "accuracy"),
+        ),
     ),
     figure=spectra_and_bars,
     options=OPTIONS,
@@ -176,7 +153,6 @@ weight_decay_cifar = Study(
         "Decays of 0, 1e-4 and 1e-3. Figure 13 calls them relative to the rate of 0.05: a step shrinks weights by "
         "rate x decay.",
     ),
-    paper_seeds=3,
 )
 
 # ------------------------------------------------------------------------------------------------ architecture
@@ -184,13 +160,7 @@ weight_decay_cifar = Study(
 _NETS = ("ResNet-18", "MLP")
 
 
-def _resnet_is_rich(found: Findings) -> Verdict:
-    d_lr, accuracy = seen(found, _NETS, "d_lr"), seen(found, _NETS, "accuracy")
-    holds = d_lr[0] < RICH and d_lr[1] > 3 * d_lr[0] and accuracy[0] > accuracy[1]
-    return judged(found, _NETS, holds, f"{listed('D_LR', d_lr)}; {listed('test accuracy', accuracy)}")
-
-
-def _resnet_stays_low(found: Findings) -> Verdict:
+def _resnet_stays_low(found: Findings) -> ClaimVerdict:
     """At every kept checkpoint, from the first epoch on, the first C features carry most of the outputs."""
     case = _NETS[0]
     carried = found.curve(case, "utilisation", x="checkpoint", position=classes_of(found, case))
@@ -200,7 +170,7 @@ def _resnet_stays_low(found: Findings) -> Verdict:
     )
 
 
-def _mlp_spreads(found: Findings) -> Verdict:
+def _mlp_spreads(found: Findings) -> ClaimVerdict:
     case = _NETS[1]
     used = [features_used(found, case, checkpoint=at) for at in ("first", "last")]
     return judged(found, [case], used[1] > used[0], f"features used {number(used[0])} → {number(used[1])}")
@@ -213,14 +183,8 @@ architecture = Study(
     cases=(Case(_NETS[0], _CIFAR10), Case(_NETS[1], replace(_CIFAR10, model="mlp:512-512-512"))),
     measure=MEASURE,
     changes={
-        "smoke": Change(
-            train=_SMOKE,
-            cases={_NETS[1]: {"model": "mlp:32-32-32"}},
-            options={"samples": 200},
-            because=NOTHING_LEARNED,
-            minutes=0.1,
-        ),
-        "laptop": Change(
+        "smoke": replace(_SMOKE_CHANGE, cases={_NETS[1]: {"model": "mlp:32-32-32"}}),
+        "laptop": ScaleChange(
             train={**_LAPTOP, "train_size": 5000, "epochs": 12, "milestones": (8, 10)},
             cases={_NETS[1]: {"model": "mlp:512-512-512", "epochs": 30, "milestones": (20, 26)}},
             because=f"{_NARROW}, 5,000 pictures without augmentation: both networks fit them, the MLP in more epochs",
@@ -231,7 +195,12 @@ architecture = Study(
     claims=(
         Claim(
             "the ResNet is rich (D_LR < .1) and more accurate; the MLP's D_LR is over three times as large",
-            _resnet_is_rich,
+            compared(
+                _NETS,
+                lambda d, test: d[0] < RICH and d[1] > 3 * d[0] and test[0] > test[1],
+                "d_lr",
+                "accuracy",
+            ),
         ),
         Claim(
             "the ResNet's first C features carry over 90 % of its outputs from the first epoch on",
@@ -241,7 +210,6 @@ architecture = Study(
     ),
     figure=spectra_over_training,
     options=FOLLOW,
-    paper_seeds=3,
 )
 
 # -------------------------------------------------------------------------------------------- shuffled labels
@@ -249,12 +217,7 @@ architecture = Study(
 _SHUFFLED = ("0 % shuffled", "10 % shuffled", "100 % shuffled")
 
 
-def _all_rich(found: Findings) -> Verdict:
-    d_lr = seen(found, _SHUFFLED, "d_lr")
-    return judged(found, _SHUFFLED, max(d_lr) < RICH, listed("D_LR", d_lr))
-
-
-def _accuracy_falls(found: Findings) -> Verdict:
+def _accuracy_falls(found: Findings) -> ClaimVerdict:
     accuracy, chance = seen(found, _SHUFFLED, "accuracy"), 1 / classes_of(found, _SHUFFLED[0])
     holds = accuracy[0] > accuracy[1] > accuracy[2] and accuracy[2] < 1.5 * chance
     return judged(found, _SHUFFLED, holds, listed("test accuracy", accuracy))
@@ -270,14 +233,14 @@ label_shuffle = Study(
     ),
     measure=MEASURE,
     changes={
-        "smoke": Change(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1),
-        "laptop": Change(train=_LAPTOP, because=_SMALLER, minutes=2.5),
+        "smoke": _SMOKE_CHANGE,
+        "laptop": ScaleChange(train=_LAPTOP, because=_SMALLER, minutes=2.5),
     },
     published=table_3(
         _SHUFFLED, ((0.031, 0.004), (0.042, 0.003), (0.034, 0.004)), (95.0, 66.1, 9.5), (100, 100, 100)
     ),
     claims=(
-        Claim("all three are rich: D_LR < .1", _all_rich),
+        Claim("all three are rich: D_LR < .1", compared(_SHUFFLED, lambda d: max(d) < RICH, "d_lr")),
         Claim("test accuracy falls with shuffling, to chance when all labels are shuffled", _accuracy_falls),
     ),
     figure=spectra_and_bars,
@@ -287,7 +250,6 @@ label_shuffle = Study(
         "but for the exact count of each class. 10 % shuffled are 9 % wrong.",
         "The paper names 10,000 samples, but 95.0 % without shuffling is what all 50,000 give.",
     ),
-    paper_seeds=3,
 )
 
 # ----------------------------------------------------------------------------------------------- cross-entropy
@@ -295,14 +257,14 @@ label_shuffle = Study(
 _LOSSES = ("cross-entropy", "squared error")
 
 
-def _ce_is_rich(found: Findings) -> Verdict:
+def _ce_is_rich(found: Findings) -> ClaimVerdict:
     case = _LOSSES[0]
     [d_lr], used = seen(found, [case], "d_lr"), features_used(found, case)
     holds = d_lr < RICH and used <= classes_of(found, case)
     return judged(found, [case], holds, f"D_LR {number(d_lr)}, features used {number(used)}")
 
 
-def _ce_starts_uneven(found: Findings) -> Verdict:
+def _ce_starts_uneven(found: Findings) -> ClaimVerdict:
     """rho_C / rho_2 at the first kept checkpoint: 1 if the first features grow alike; rho_1 is the constant."""
     last = classes_of(found, _LOSSES[0])
     evenness = [
@@ -322,8 +284,8 @@ cross_entropy = Study(
     cases=(Case(_LOSSES[0], replace(_CIFAR10, loss="ce", alpha=1.0)), Case(_LOSSES[1], _CIFAR10)),
     measure=MEASURE,
     changes={
-        "smoke": Change(train=_SMOKE, options={"samples": 200}, because=NOTHING_LEARNED, minutes=0.1),
-        "laptop": Change(train=_LAPTOP, because=_SMALLER, minutes=1.5),
+        "smoke": _SMOKE_CHANGE,
+        "laptop": ScaleChange(train=_LAPTOP, because=_SMALLER, minutes=1.5),
     },
     claims=(
         Claim("with cross-entropy D_LR is small (< .1) and C features carry the outputs", _ce_is_rich),

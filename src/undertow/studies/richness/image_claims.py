@@ -2,6 +2,7 @@
 
     seen(found, ["lr 0.05", "lr 0.2"], "d_lr")              # means at the end of training, on test samples
     judged(found, cases, holds, "D_LR 0.02, 0.04")          # "cannot tell" where a network has not fitted
+    compared(cases, lambda d_lr: d_lr[0] < d_lr[1], "d_lr")  # a check of a claim
     features_used(found, "lr 0.05", checkpoint="last")      # features that carry 95 % of the outputs
 
 The paper's networks fit all their training samples. One that has not says nothing about how it would.
@@ -9,7 +10,7 @@ The paper's networks fit all their training samples. One that has not says nothi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from undertow.data.catalogue import DATA
 from undertow.errors import BadData
 from undertow.studies.findings import Array, Findings, number
-from undertow.studies.recipe import Published, Verdict
+from undertow.studies.recipe import ClaimVerdict, Published
 
 END = {"checkpoint": "last"}
 TEST = {"split": "test", **END}
@@ -43,13 +44,43 @@ def listed(name: str, values: Sequence[float]) -> str:
     return f"{name} {', '.join(map(number, values))}"
 
 
-def judged(found: Findings, cases: Sequence[str], holds: bool, numbers: str) -> Verdict:
+def judged(
+    found: Findings, cases: Sequence[str], holds: bool, numbers: str, *, fitted: float = FITTED,
+    where: Mapping[str, str] = TRAIN,
+) -> ClaimVerdict:  # fmt: skip
     """The verdict, or that none can be given because a network has not fitted its training samples."""
-    fits = {case: found.mean(case, "accuracy", **TRAIN) for case in cases}
-    poor = [f"{case} {fit:.0%}" for case, fit in fits.items() if fit < FITTED]
+    fits = {case: found.mean(case, "accuracy", **where) for case in cases}
+    poor = [f"{case} {fit:.0%}" for case, fit in fits.items() if fit < fitted]
     if poor:
-        return Verdict(None, f"training samples not fitted: {', '.join(poor)}; {numbers}")
-    return Verdict(holds, numbers)
+        return ClaimVerdict(None, f"training samples not fitted: {', '.join(poor)}; {numbers}")
+    return ClaimVerdict(holds, numbers)
+
+
+def compared(
+    cases: Sequence[str], holds: Callable[..., bool], *measures: str
+) -> Callable[[Findings], ClaimVerdict]:
+    """A claim's check: `holds` gets the cases' numbers, a list for each of d_lr, accuracy and features."""
+    names = {"d_lr": "D_LR", "accuracy": "test accuracy", "features": "features used"}
+
+    def check(found: Findings) -> ClaimVerdict:
+        values = [
+            [features_used(found, case) for case in cases] if one == "features" else seen(found, cases, one)
+            for one in measures
+        ]
+        words = (listed(names[one], own) for one, own in zip(measures, values, strict=True))
+        return judged(found, cases, holds(*values), "; ".join(words))
+
+    return check
+
+
+def all_rich(found: Findings, cases: Sequence[str]) -> ClaimVerdict:
+    """D_LR on test samples lies below RICH in each case."""
+
+    def judge(case: str) -> tuple[bool, str]:
+        d_lr = found.seen(case, "d_lr", split="test")
+        return d_lr.mean < RICH, f"{case} {d_lr}"
+
+    return ClaimVerdict.of_each(cases, judge, "D_LR: ")
 
 
 def classes_of(found: Findings, case: str) -> int:
@@ -73,35 +104,17 @@ def each_feature(found: Findings, case: str, measure: str, **where: Any) -> tupl
     return curve.x, np.diff(curve.mean, prepend=0.0)
 
 
-def rank_correlation(one: Array, other: Array) -> float:
-    """Spearman's, for numbers without ties."""
-    first, second = (values.argsort().argsort() for values in (one, other))
-    return float(np.corrcoef(first, second)[0, 1])
-
-
-def beyond_chance(count: int) -> float:
-    """The rank correlation of `count` pairs that chance exceeds in one case of a thousand (normal, one-sided)."""
-    return 3.09 / (count - 1) ** 0.5
-
-
 def table_3(
-    cases: Sequence[str],
-    d_lr: Sequence[tuple[float, float]],
-    test: Sequence[float],
-    train: Sequence[float],
+    cases: Sequence[str], d_lr: Sequence[tuple[float, float]], test: Sequence[float], train: Sequence[float]
 ) -> tuple[Published, ...]:
     """Rows of table 3 with the standard deviations of table 8; accuracies are in per cent, as printed."""
+    values, deviations = zip(*d_lr, strict=True)
     return (
-        *(
-            Published(case, "d_lr", value, 3 * deviation, "tables 3 and 8, 3 s.d.", TEST)
-            for case, (value, deviation) in zip(cases, d_lr, strict=True)
+        *Published.row(
+            cases, "d_lr", values, [3 * one for one in deviations], "tables 3 and 8, 3 s.d.", TEST
         ),
-        *(
-            Published(case, "accuracy", value / 100, 0.015, "table 3, 1.5 points", TEST)
-            for case, value in zip(cases, test, strict=True)
-        ),
-        *(
-            Published(case, "accuracy", value / 100, 0.005, "table 3, half a point", TRAIN)
-            for case, value in zip(cases, train, strict=True)
+        *Published.row(cases, "accuracy", [one / 100 for one in test], 0.015, "table 3, 1.5 points", TEST),
+        *Published.row(
+            cases, "accuracy", [one / 100 for one in train], 0.005, "table 3, half a point", TRAIN
         ),
     )

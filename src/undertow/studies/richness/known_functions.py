@@ -5,50 +5,56 @@ find_study("richness/heaviside"); find_study("richness/regression"); find_study(
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from undertow.plots import line, panels
-from undertow.studies.findings import Curve, Findings, number
-from undertow.studies.recipe import Case, Change, Claim, Study, Verdict
-from undertow.studies.richness.bases import LAPTOP, MNIST, NARROW, SMOKE
-from undertow.studies.richness.figures import draw_spectra, spectra_and_bars
+from undertow.studies.findings import Findings, SeedCurve, number
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, ScaleChange, Study
+from undertow.studies.richness.image_claims import all_rich
+from undertow.studies.richness.spectrum_figures import draw_spectra, spectra_and_bars
+from undertow.studies.richness.training_settings import LAPTOP, MNIST, NARROW, SMOKE
 from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MEASURES = "undertow.studies.richness.measures_functions"
+_MEASURES = "undertow.studies.richness.known_functions_measures"
 TEST = {"split": "test"}
 
 # --------------------------------------------------------------------------------------------------- heaviside
 
 _STEP = "step function"
+_STEP_NET = TrainConfig(
+    model="mlp:1000-1000-1000", data="heaviside:n=6000", train_size=2000, target="scalar", loss="mse",
+    optimiser="adam", lr=1e-3, batch_size=128, epochs=100, checkpoints="0,1,3,10,30",
+)  # fmt: skip
 
 
-def _one_feature(found: Findings) -> Verdict:
+def _one_feature(found: Findings) -> ClaimVerdict:
     last = {"checkpoint": "last", **TEST}
     quality = found.seen(_STEP, "best_feature_quality", **last)
     used = found.seen(_STEP, "best_feature_utilisation", **last)
     words = f"share of the target {quality}, of the learned function {used}"
-    return Verdict(quality.mean > 0.9 and used.mean > 0.9, words)
+    return ClaimVerdict(quality.mean > 0.9 and used.mean > 0.9, words)
 
 
-def _not_at_first(found: Findings) -> Verdict:
+def _not_at_first(found: Findings) -> ClaimVerdict:
     first, last = (
         found.seen(_STEP, "best_feature_quality", checkpoint=at, **TEST) for at in ("first", "last")
     )
     words = f"best single feature's share of the target: {first} at the start, {last} at the end"
-    return Verdict(first.mean < 0.9 and first.mean < last.mean, words)
+    return ClaimVerdict(first.mean < 0.9 and first.mean < last.mean, words)
 
 
-def _few_suffice(found: Findings) -> Verdict:
+def _few_suffice(found: Findings) -> ClaimVerdict:
     """Features needed for 95 % of the target, before and after training."""
     first, last = (_needed(found, "quality", at) for at in ("first", "last"))
-    return Verdict(
+    return ClaimVerdict(
         last < first, f"features for 95 % of the target: {first:g} at the start, {last:g} at the end"
     )
 
@@ -73,22 +79,15 @@ def _draw_functions(axes: Axes, found: Findings, at: float) -> None:
     plain = {"color": "#999999", "linestyle": "-", "linewidth": 2.4}
     line(axes, _function(found, at, "target"), "target", 0, **plain)
     line(axes, _function(found, at, "learned"), "learned", 2, linestyle="-")
-    for k in (1, 2, 3):
-        colour = ("#D55E00", "#0072B2", "#E69F00")[k - 1]
-        line(
-            axes,
-            _function(found, at, f"eigenfunction {k}"),
-            f"eigenfunction {k}",
-            0,
-            color=colour,
-            linestyle="--",
-        )
+    for k, colour in enumerate(("#D55E00", "#0072B2", "#E69F00"), start=1):
+        name = f"eigenfunction {k}"
+        line(axes, _function(found, at, name), name, 0, color=colour, linestyle="--")
     axes.set(title=f"epoch {at:g}", xlabel="x", ylim=(-3.5, 3))
     if at == 0:
         axes.legend(loc="lower right", ncols=2, fontsize=7)
 
 
-def _function(found: Findings, at: float, name: str) -> Curve:
+def _function(found: Findings, at: float, name: str) -> SeedCurve:
     return found.curve(_STEP, "curve", x="x", function=name, checkpoint=at)
 
 
@@ -96,23 +95,7 @@ heaviside = Study(
     name="richness/heaviside",
     title="One feature becomes the step function",
     source="paper 002, figure 9",
-    cases=(
-        Case(
-            _STEP,
-            TrainConfig(
-                model="mlp:1000-1000-1000",
-                data="heaviside:n=6000",
-                train_size=2000,
-                target="scalar",
-                loss="mse",
-                optimiser="adam",
-                lr=1e-3,
-                batch_size=128,
-                epochs=100,
-                checkpoints="0,1,3,10,30",
-            ),
-        ),
-    ),
+    cases=(Case(_STEP, _STEP_NET),),
     measure=f"{_MEASURES}:heaviside",
     claims=(
         Claim("after training one feature fits both the target and the learned function", _one_feature),
@@ -121,11 +104,11 @@ heaviside = Study(
     ),
     figure=_heaviside_figure,
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={"model": "mlp:40-40-40", "data": "heaviside:n=800", "train_size": 200, "epochs": 5},
             minutes=0.1,
         ),
-        "laptop": Change(because="nothing is changed: this is the paper's network and task", minutes=1),
+        "laptop": ScaleChange(because="nothing is changed: this is the paper's network and task", minutes=1),
     },
     notes=(
         "The paper gives neither samples nor optimiser for this figure: 2,000 uniform points and Adam at 1e-3 are "
@@ -138,32 +121,23 @@ heaviside = Study(
 _SCALAR, _CLASSES = "scalar output", "ten classes"
 
 
-def _two_suffice(found: Findings) -> Verdict:
+def _two_suffice(found: Findings) -> ClaimVerdict:
     used = found.seen(_SCALAR, "utilisation", position=2)
     others = found.seen(_CLASSES, "utilisation", position=2)
     words = f"share of the learned function in two features: {used}; with ten classes {others}"
-    return Verdict(used.mean > 0.95 and others.mean < 0.5, words)
+    return ClaimVerdict(used.mean > 0.95 and others.mean < 0.5, words)
 
 
-def _ten_suffice(found: Findings) -> Verdict:
+def _ten_suffice(found: Findings) -> ClaimVerdict:
     used = found.seen(_CLASSES, "utilisation", position=10)
-    return Verdict(used.mean > 0.95, f"share of the learned functions in ten features: {used}")
-
-
-def _both_rich(found: Findings) -> Verdict:
-    seen = {name: found.seen(name, "d_lr", **TEST) for name in (_SCALAR, _CLASSES)}
-    words = ", ".join(f"{name} {one}" for name, one in seen.items())
-    return Verdict(all(one.mean < 0.1 for one in seen.values()), f"D_LR {words}")
+    return ClaimVerdict(used.mean > 0.95, f"share of the learned functions in ten features: {used}")
 
 
 regression = Study(
     name="richness/regression",
     title="A scalar output needs two features, ten classes need ten",
     source="paper 002, figure 10",
-    cases=(
-        Case(_SCALAR, replace(MNIST, target="scalar", alpha=1.0, lr=5e-3)),
-        Case(_CLASSES, MNIST),
-    ),
+    cases=(Case(_SCALAR, replace(MNIST, target="scalar", alpha=1.0, lr=5e-3)), Case(_CLASSES, MNIST)),
     measure=f"{_MEASURES}:by_target",
     claims=(
         Claim(
@@ -171,12 +145,12 @@ regression = Study(
             _two_suffice,
         ),
         Claim("with ten classes ten features do", _ten_suffice),
-        Claim("both are rich (D_LR < .1)", _both_rich),
+        Claim("both are rich (D_LR < .1)", lambda found: all_rich(found, (_SCALAR, _CLASSES))),
     ),
     figure=spectra_and_bars,
     changes={
-        "smoke": Change(train={**SMOKE, "epochs": 3}, minutes=0.1),
-        "laptop": Change(train=LAPTOP, because=NARROW, minutes=0.7),
+        "smoke": ScaleChange(train={**SMOKE, "epochs": 3}, minutes=0.1),
+        "laptop": ScaleChange(train=LAPTOP, because=NARROW, minutes=0.7),
     },
     notes=(
         "The paper gives no settings for this figure: those of its CIFAR networks are taken, without augmentation. "
@@ -190,51 +164,58 @@ _EXPONENTS = (0.5, 1.0, 1.5, 2.0)
 _LAWS = tuple(f"exponent {exponent:g}" for exponent in _EXPONENTS)
 
 
-def _eigenvalues(found: Findings) -> Verdict:
-    words, holds = [], True
-    for name in _cases(found):
+def _each_law(
+    found: Findings, before: str, numbers: Callable[[str], tuple[float, float]], holds: Callable[..., bool]
+) -> ClaimVerdict:
+    """Two numbers of each exponent, and what they must fulfil."""
+
+    def judge(name: str) -> tuple[bool, str]:
+        one, other = numbers(name)
+        return holds(one, other), f"{name}: {number(one)}, {number(other)}"
+
+    return ClaimVerdict.of_each(_cases(found), judge, before)
+
+
+def _eigenvalues(found: Findings) -> ClaimVerdict:
+    def bulk_and_tail(name: str) -> tuple[float, float]:
         error = found.curve(name, "eigenvalue_error", x="position").mean
-        size = len(error)
-        bulk, tail = float(error[: size * 4 // 5].mean()), float(error[size * 19 // 20 :].mean())
-        holds &= bulk < 0.02 and tail > 2 * bulk
-        words.append(f"{name}: {number(bulk)}, tail {number(tail)}")
-    return Verdict(
-        holds, "squared relative error of the first 80 %, and of the last 5 %: " + "; ".join(words)
-    )
+        return float(error[: len(error) * 4 // 5].mean()), float(error[len(error) * 19 // 20 :].mean())
+
+    before = "squared relative error of the first 80 %, and of the last 5 %: "
+    return _each_law(found, before, bulk_and_tail, lambda bulk, tail: bulk < 0.02 and tail > 2 * bulk)
 
 
-def _large_ones(found: Findings) -> Verdict:
-    words, holds = [], True
-    for name in _cases(found):
+def _large_ones(found: Findings) -> ClaimVerdict:
+    def first_and_median(name: str) -> tuple[float, float]:
         error = found.curve(name, "eigenfunction_error", x="position").mean
-        first, middle = float(error[0]), float(np.median(error[len(error) * 2 // 5 : len(error) * 3 // 5]))
-        holds &= first < 0.05 and middle > 0.3
-        words.append(f"{name}: {number(first)}, {number(middle)}")
-    return Verdict(holds, "error of the first, and near the median: " + "; ".join(words))
+        return float(error[0]), float(np.median(error[len(error) * 2 // 5 : len(error) * 3 // 5]))
+
+    before = "error of the first, and near the median: "
+    return _each_law(found, before, first_and_median, lambda first, middle: first < 0.05 and middle > 0.3)
 
 
-def _spans(found: Findings) -> Verdict:
+def _spans(found: Findings) -> ClaimVerdict:
     worst = {name: float(found.curve(name, "span_error", x="position").mean.max()) for name in _cases(found)}
     words = ", ".join(f"{name} {number(value)}" for name, value in worst.items())
-    return Verdict(max(worst.values()) < 0.25, f"largest over k: {words}")
+    return ClaimVerdict(max(worst.values()) < 0.25, f"largest over k: {words}")
 
 
-def _qr_needed(found: Findings) -> Verdict:
-    words, holds = [], True
-    for name in _cases(found):
-        ends = [_end(found, name, "expressed", way, few=False) for way in ("with QR", "without QR")]
-        holds &= ends[0] <= 1 + 1e-9 and ends[1] > 1
-        words.append(f"{name}: {ends[0]:.3f}, {ends[1]:.3f}")
-    return Verdict(holds, "sum over all features with and without QR: " + "; ".join(words))
+def _qr_needed(found: Findings) -> ClaimVerdict:
+    def sums(name: str) -> tuple[float, float]:
+        qr, plain = (_end(found, name, "expressed", way, few=False) for way in ("with QR", "without QR"))
+        return qr, plain
+
+    before = "sum over all features with and without QR: "
+    return _each_law(found, before, sums, lambda qr, plain: qr <= 1 + 1e-9 and plain > 1)
 
 
-def _finite_size(found: Findings) -> Verdict:
-    words, holds = [], True
-    for name in _cases(found):
+def _finite_size(found: Findings) -> ClaimVerdict:
+    def shares(name: str) -> tuple[float, float]:
         few, many = (_end(found, name, "noise_expressed", "with QR", few=one) for one in (True, False))
-        holds &= few > 0.99 and many < 0.5
-        words.append(f"{name}: {number(few)}, {number(many)}")
-    return Verdict(holds, "share of noise, test samples as many as features, and more: " + "; ".join(words))
+        return few, many
+
+    before = "share of noise, test samples as many as features, and more: "
+    return _each_law(found, before, shares, lambda few, many: few > 0.99 and many < 0.5)
 
 
 def _cases(found: Findings) -> tuple[str, ...]:
@@ -292,8 +273,8 @@ nystrom = Study(
     figure=_nystrom_figure,
     options={"samples": 10_000, "features": 1_000, "draws": 3},
     changes={
-        "smoke": Change(options={"samples": 1000, "features": 100, "draws": 2}, minutes=0.1),
-        "laptop": Change(because="nothing is changed: this is the paper's setting", minutes=1),
+        "smoke": ScaleChange(options={"samples": 1000, "features": 100, "draws": 2}, minutes=0.1),
+        "laptop": ScaleChange(because="nothing is changed: this is the paper's setting", minutes=1),
     },
     notes=(
         "The paper does not print its exponents; its bound of .25 on the span's error is met from about .5 on. "

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from undertow.plots import line, panels
-from undertow.studies.findings import Curve, Findings
-from undertow.studies.richness.claims_images import each_feature
-from undertow.studies.richness.figures import draw_bars, draw_spectra
+from undertow.studies.findings import Findings, SeedCurve
+from undertow.studies.richness.image_claims import each_feature
+from undertow.studies.richness.spectrum_figures import draw_bars, draw_last_spectra, draw_spectra
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def _draw_d_lr(axes: Axes, found: Findings, case: str) -> None:
 def rates_and_features(found: Findings, case: str) -> Figure:
     """Spectra and bars of all cases; below, single features of one case while it trains."""
     figure, axes = panels(5, 2, title=found.study.title, size=(2.9, 2.7))
-    draw_spectra(axes[:3], found, [(name, name, {"checkpoint": "last"}) for name in found.cases])
+    draw_last_spectra(axes[:3], found)
     draw_bars(axes[3], found, "d_lr", "D_LR")
     draw_bars(axes[4], found, "accuracy", "test accuracy")
     _draw_features(axes[5:8], found, case)
@@ -66,7 +66,7 @@ def _draw_features(axes: Sequence[Axes], found: Findings, case: str) -> None:
                 place, own = each_feature(found, case, measure, **where)
             # Early on the first feature is mostly the constant function, which would set the scale of all others.
             rest = np.clip(own[1:] / own[1:].max(), 1e-4, None)
-            line(panel, Curve(place[1:], rest, rest, rest), name, index, linewidth=1.1)
+            line(panel, SeedCurve(place[1:], rest, rest, rest), name, index, linewidth=1.1)
         panel.set(title=f"{case}: {measure} of a feature", xlabel="feature k", xscale="log", yscale="log")
         panel.set_xlim(left=1)
     axes[0].legend(loc="best")

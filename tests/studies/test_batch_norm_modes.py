@@ -11,8 +11,8 @@ from torch import nn
 from undertow.errors import BadData
 from undertow.latent.grid import probe_grid
 from undertow.models.build import build_model
-from undertow.studies.latent.measures_modes import both_modes
-from undertow.studies.latent.per_image import per_image_statistics
+from undertow.studies.latent.batch_norm_measures import both_modes
+from undertow.studies.latent.per_image_batch_norm import per_image_statistics
 from undertow.training.config import TrainConfig
 from undertow.training.loop import train
 

@@ -19,6 +19,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from filelock import FileLock
@@ -26,7 +27,7 @@ from torch import nn
 
 from undertow.data.samples import DataSet
 from undertow.errors import BadValue
-from undertow.studies.task import Rows, find
+from undertow.studies.task import Rows
 from undertow.training.config import TrainConfig
 from undertow.training.interventions import EditAt, FreezeAt, Intervention, ReinitialiseAt
 from undertow.training.loop import train
@@ -46,7 +47,7 @@ def train_and_measure(
 ) -> Rows:
     """The rows of one case and seed."""
     run = None if config is None else trained(TrainConfig.from_dict(config), actions, workspace)
-    rows = find(measure)(run, case=case, seed=seed, **options)
+    rows = resolve_name(measure)(run, case=case, seed=seed, **options)
     return [{"case": case, "seed": seed, **one} for one in rows]
 
 

@@ -9,45 +9,22 @@ import pandas as pd
 import pytest
 import torch
 
-from undertow.engine.local import run_local
-from undertow.engine.store import Store
-from undertow.studies import SCALES, Findings, Outcome, find_study
+from undertow.studies import StudyOutcome, find_study
 from undertow.studies.findings import row
-from undertow.studies.richness.functions import STUDIES
-from undertow.studies.richness.measures import Sight
-from undertow.studies.richness.measures_functions import (
-    _errors,
+from undertow.studies.richness.known_functions_measures import (
     by_target,
     eigenfunctions,
     heaviside,
     nystrom,
+    spectrum_errors,
 )
-from undertow.studies.work import trained
-
-NAMES = [study.name for study in STUDIES]
-
-
-def found(study, rows, scale="smoke"):
-    return Findings(study.at(scale), pd.DataFrame([{"seed": 0, **one} for one in rows]))
+from undertow.studies.richness.last_layer_measures import Sight
+from undertow.studies.train_and_measure import trained
 
 
 def judge(study, index, rows):
-    return Outcome.of(study, "smoke", pd.DataFrame([{"seed": 0, **one} for one in rows])).verdicts()[index][1]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("scale", SCALES)
-def test_every_recipe_builds_at_every_scale(name, scale):
-    study = find_study(name)
-    tasks = study.at(scale).tasks(2)
-    assert len({task.key for task in tasks}) == 2 * len(study.at(scale).cases)
-    assert scale == "paper" or study.changes[scale].minutes
-
-
-def test_smoke_needs_no_real_data():
-    for study in STUDIES:
-        for case in study.at("smoke").cases:
-            assert case.train is None or case.train.data.partition(":")[0] in ("digits", "heaviside")
+    table = pd.DataFrame([{"seed": 0, **one} for one in rows])
+    return StudyOutcome.of(study, "smoke", table).verdicts()[index][1]
 
 
 # -- claims
@@ -112,7 +89,7 @@ def test_errors_are_those_of_the_definition():
     rng = torch.Generator().manual_seed(0)
     truth = torch.arange(1, 7, dtype=torch.float64) ** -1.0
     rows = torch.randn(400, 6, generator=rng, dtype=torch.float64) * truth.sqrt()
-    values, functions, spans = (part.numpy() for part in _errors(rows, truth))
+    values, functions, spans = (part.numpy() for part in spectrum_errors(rows, truth))
     _, singular, vectors = np.linalg.svd(rows.numpy() / np.sqrt(400), full_matrices=False)
     np.testing.assert_allclose(values, ((singular**2 - truth.numpy()) / truth.numpy()) ** 2, rtol=1e-9)
     np.testing.assert_allclose(functions, [1 - abs(vectors[k, k]) for k in range(6)], rtol=0, atol=1e-9)
@@ -155,16 +132,3 @@ def test_heaviside_keeps_the_target_as_drawn(tmp_path):
     target = rows[(rows["measure"] == "curve") & (rows["function"] == "target")]
     assert set(target["checkpoint"]) == {0, 1, 3, 5}
     assert (target["value"] == (target["x"] > 0)).all()
-
-
-# -- whole runs
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_smoke_runs_from_tasks_to_figure(name, tmp_path):
-    study = find_study(name)
-    tasks, store = study.at("smoke").tasks(1), Store(tmp_path / "tasks")
-    assert run_local(tasks, store, workspace=tmp_path) == {}
-    outcome = Outcome.of(study, "smoke", store.rows(tasks))
-    assert [verdict.holds for _, verdict in outcome.verdicts()].count(None) == 0
-    assert all(path.stat().st_size > 1000 for path in outcome.draw(tmp_path))

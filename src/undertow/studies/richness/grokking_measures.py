@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from undertow.errors import BadData
 from undertow.studies.findings import row
-from undertow.studies.richness.measures import last_layer
+from undertow.studies.richness.last_layer_measures import last_layer
 from undertow.studies.task import Rows
 from undertow.training.run import Run
 

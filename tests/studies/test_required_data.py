@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from undertow.errors import NotThere
-from undertow.studies import needs
+from undertow.studies import required_data
 from undertow.studies.catalogue import STUDIES, find_study
-from undertow.studies.needs import check_data, data_needed, whereabouts
+from undertow.studies.required_data import check_data, data_needed, whereabouts
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_all_that_is_missing_is_named_once_with_a_way_to_get_it(monkeypatch):
         check_data(studies)
     assert asked == ["mnist", "fashion_mnist"]
     assert str(caught.value) == (
-        "Nothing was trained: latent/transfer, temporal/induction cannot have their data. "
+        "Nothing was trained, because data is missing for latent/transfer, temporal/induction. "
         "mnist: there is no mirror. Set UNDERTOW_DATA. Also missing: fashion_mnist."
     )
 
@@ -68,4 +68,4 @@ def test_all_that_is_missing_is_named_once_with_a_way_to_get_it(monkeypatch):
 def test_what_is_embedded_is_not_loaded(monkeypatch):
     monkeypatch.setattr("undertow.data.load.load_data", lambda name: pytest.fail(name))
     check_data([find_study("latent/no-download").at("laptop")])
-    assert needs.data_needed(find_study("richness/heaviside")) == ()
+    assert required_data.data_needed(find_study("richness/heaviside")) == ()

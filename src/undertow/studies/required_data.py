@@ -66,6 +66,5 @@ def check_data(studies: Iterable[Study]) -> None:
         names = list(dict.fromkeys(study for name in problems for study in wanting[name]))
         also = f" Also missing: {', '.join(others)}." if others else ""
         raise NotThere(
-            f"Nothing was trained: {', '.join(names)} cannot have {'its' if len(names) == 1 else 'their'} data. "
-            f"{problems[first]}{also}"
+            f"Nothing was trained, because data is missing for {', '.join(names)}. {problems[first]}{also}"
         ) from problems[first]

@@ -11,7 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from undertow.cli import main
 from undertow.engine import Engine, Store, run_tasks
-from undertow.engine.place import open_place, refuse_other_version, results_folder, work_folder
+from undertow.engine.result_place import open_place, refuse_other_version, results_folder, work_folder
 from undertow.errors import BadValue, RunProblem
 
 
@@ -79,7 +79,9 @@ def test_results_of_another_version_are_not_overwritten(out):
     refuse_other_version(out, "study/smoke")
     place = open_place(out, "study/smoke")
     place.write("study.json", b'{"undertow": "0.0.9"}')
-    with pytest.raises(RunProblem, match=r"holds results of undertow 0\.0\.9, and this is undertow"):
+    with pytest.raises(
+        RunProblem, match=r"holds results of undertow 0\.0\.9; undertow .* does not overwrite them"
+    ):
         refuse_other_version(out, "study/smoke")
     place.write("study.json", b"torn")
     with pytest.raises(RunProblem, match="holds results that cannot be read"):
@@ -132,8 +134,8 @@ def test_a_study_can_write_to_a_url(capsys, tmp_path, monkeypatch):
         (["--engine", "rai"], "There is no engine 'rai'. Did you mean 'ray'?"),
         (["--memory", "much"], "memory: wanted a size like 2GB, 512MB or 1.5GiB, got 'much'."),
         (["--memory", "1kB"], "memory: wanted at least 400 MB for a task"),
-        (["--address", "auto"], "address: wanted it with --engine ray, got '--engine local'."),
-        (["--gpus", "1"], "gpus: wanted it with --engine ray"),
+        (["--address", "auto"], "address is a setting of the Ray engine. Add --engine ray"),
+        (["--gpus", "1"], "gpus is a setting of the Ray engine. Add --engine ray"),
         (["--engine", "ray", "--cpus=-1"], "cpus: wanted 0 or more, got -1.0."),
         (["--workers=-1"], "workers: wanted 0 (chosen for you) or more, got -1."),
         (["--out", "nothing://x"], "out: wanted a folder or a URL"),

@@ -9,14 +9,14 @@ its own split. A measure without a value gives a row without one, with the reaso
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from undertow.data.inputs import to_inputs
-from undertow.data.samples import Samples
+from undertow.data.samples import DataSet, Samples
 from undertow.errors import BadData
 from undertow.features.head import as_rows, layer_called, watch_layer
 from undertow.features.head import last_layer as name_of_last
@@ -55,23 +55,22 @@ def last_layer(
 ) -> Rows:
     """Accuracy, D_LR, S_init, norm, neural collapse, effective dimension and spectra at checkpoints.
 
-    Args:
-        run: a trained run.
-        case: the study's case (unused: all cases are measured alike).
-        seed: the case's seed (unused).
+    Options:
         checkpoints: last, all, or epochs such as 0,10,100.
         samples: at most so many of each split.
         spectra: whether to keep the spectrum curves.
         labels: whether labels are classes that can collapse.
     """
     data = run.data()
-    splits = {"train": _first(data.train, samples), "test": _first(data.test, samples)}
-    start = {name: look(run.fresh().eval(), part, data.scaling) for name, part in splits.items()}
+    start = sights(data, run.fresh().eval(), samples)
     rows: Rows = []
     for at in chosen(run, checkpoints):
         model = run.model(at)
-        seen = {name: look(model, part, data.scaling) for name, part in splits.items()}
-        found = [row("squared_parameter_norm", squared_parameter_norm(model)), *accuracies(run, at)]
+        seen = sights(data, model, samples)
+        found = [
+            row("squared_parameter_norm", squared_parameter_norm(model)),
+            *accuracies(run, at, len(data.test)),
+        ]
         for split, now in seen.items():
             found += [{**one, "split": split} for one in richness_rows(now, start[split], model, labels)]
         found += spectrum_rows(seen["train"], seen["test"]) if spectra else []
@@ -89,8 +88,13 @@ def chosen(run: Run, checkpoints: str) -> list[int]:
     return sorted({at for at in run.epochs if at in wanted} | {run.epochs[-1]})
 
 
-def _first(samples: Samples, count: int) -> Samples:
-    return samples.take(torch.arange(min(count, len(samples))))
+def sights(data: DataSet, model: nn.Module, samples: int, layer: str | None = None) -> dict[str, Sight]:
+    """What a network shows on the first samples of each split, train and test."""
+    parts = {"train": data.train, "test": data.test}
+    return {
+        name: look(model, part.take(torch.arange(min(samples, len(part)))), data.scaling, layer)
+        for name, part in parts.items()
+    }
 
 
 @torch.no_grad()
@@ -108,10 +112,9 @@ def look(model: nn.Module, samples: Samples, scaling: str, layer: str | None = N
     return Sight(features, outputs, samples.y)
 
 
-def accuracies(run: Run, at: int) -> Rows:
-    """The model's accuracy on both splits, as the run recorded it."""
+def accuracies(run: Run, at: int, count: int) -> Rows:
+    """The model's accuracy on both splits, as the run recorded it; `count` test samples."""
     recorded = run.metrics.set_index(run.unit).loc[at]
-    count = len(run.data().test)
     rows = [row("accuracy", recorded["test_accuracy"], split="test", n=count)]
     if "train_fit" in recorded and recorded["train_fit"] == recorded["train_fit"]:
         rows.append(row("accuracy", recorded["train_fit"], split="train"))
@@ -159,17 +162,39 @@ def _row_or_reason(name: str, compute: Callable[[], float | None], count: dict[s
         return row(name, None, note=str(reason), **count)
 
 
-def spectrum_rows(train: Sight, test: Sight, targets: Tensor | None = None) -> Rows:
-    """Quality, utilisation and intensity by the number of features, first to last."""
+def first_positions(count: int) -> range:
+    """1 to POSITIONS, or to `count`."""
+    return range(1, min(count, POSITIONS) + 1)
+
+
+def spectrum_rows(
+    train: Sight,
+    test: Sight,
+    targets: Tensor | None = None,
+    places: Callable[[int], Sequence[int]] = first_positions,
+    note: str = "",
+) -> Rows:
+    """Quality, utilisation and intensity by the number of features.
+
+    Args:
+        train: what the features' spectrum is found from.
+        test: what it is measured on.
+        targets: what was to be learned; the labels of `test` when not given.
+        places: which numbers of features to keep, of all that there are.
+        note: kept with every number, before the spectrum's own warnings.
+    """
     try:
-        seen = feature_spectrum(
-            train.features, test.features, test.labels if targets is None else targets, test.outputs
-        )
+        wanted = test.labels if targets is None else targets
+        seen = feature_spectrum(train.features, test.features, wanted, test.outputs)
     except BadData as reason:
         return [row("quality", None, note=str(reason))]
-    note = " ".join(seen.warnings)
+    where = {
+        "split": "test",
+        "n": len(test.features),
+        "note": "; ".join(filter(None, (note, *seen.warnings))),
+    }
     return [
-        row(name, value, position=place, split="test", note=note)
+        row(name, float(getattr(seen, name)[place - 1]), position=place, **where)
         for name in ("quality", "utilisation", "intensity")
-        for place, value in enumerate(getattr(seen, name)[:POSITIONS].tolist(), start=1)
+        for place in places(len(seen.eigenvalues))
     ]

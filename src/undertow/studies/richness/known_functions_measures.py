@@ -9,32 +9,26 @@ An eigenfunction has no sign of its own: it is drawn so that it is not negative 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from undertow.data.samples import Samples
 from undertow.latent.spectrum import eigh
 from undertow.richness.eigenfunctions import Spectrum, feature_spectrum
 from undertow.studies.findings import row
-from undertow.studies.richness.measures import (
+from undertow.studies.richness.last_layer_measures import (
     Sight,
     chosen,
     last_layer,
     look,
     richness_rows,
+    sights,
     spectrum_rows,
 )
 from undertow.studies.task import Rows
 from undertow.training.run import Run
-
-
-def sights(run: Run, at: int, samples: int) -> tuple[Sight, Sight]:
-    """What the network at a checkpoint shows on the first training and test samples."""
-    data, model = run.data(), run.model(at)
-    first = [part.take(torch.arange(min(samples, len(part)))) for part in (data.train, data.test)]
-    train, test = (look(model, part, data.scaling) for part in first)
-    return train, test
-
 
 # --------------------------------------------------------------------------------------------- a scalar target
 
@@ -42,7 +36,7 @@ def sights(run: Run, at: int, samples: int) -> tuple[Sight, Sight]:
 def by_target(run: Run, *, case: str, seed: int, samples: int = 10_000) -> Rows:
     """The last layer's richness, and its spectrum against what the run was to learn: one number, or classes."""
     rows = last_layer(run, case=case, seed=seed, samples=samples, spectra=False, labels=False)
-    train, test = sights(run, run.epochs[-1], samples)
+    train, test = sights(run.data(), run.model(run.epochs[-1]), samples).values()
     scalar = run.config is not None and run.config.target == "scalar"
     curves = spectrum_rows(train, test, test.labels.double() if scalar else None)
     return [*rows, *({"checkpoint": run.epochs[-1], **one} for one in curves)]
@@ -56,22 +50,20 @@ def heaviside(
 ) -> Rows:
     """Spectra, the best single feature and the first eigenfunctions over [-1, 1], at checkpoints.
 
-    Args:
-        run: a run with one number in and one out.
-        case: the study's case (unused).
-        seed: the case's seed (unused).
+    Options:
         checkpoints: all, last, or epochs such as 0,10,100.
         grid: points at which the eigenfunctions are kept.
         functions: how many of them.
     """
-    rows: Rows = []
+    rows, data = list[dict[str, Any]](), run.data()
     for at in chosen(run, checkpoints):
-        train, test = sights(run, at, 10_000)
+        model = run.model(at)
+        train, test = sights(data, model, 10_000).values()
         targets = test.labels.double()
-        found = [{**one, "split": "test"} for one in richness_rows(test, None, run.model(at), labels=False)]
+        found = [{**one, "split": "test"} for one in richness_rows(test, None, model, labels=False)]
         found += spectrum_rows(train, test, targets)
         found += _best_feature(feature_spectrum(train.features, test.features, targets, test.outputs))
-        found += _drawn(run, at, train, grid, functions)
+        found += _drawn(model, data.scaling, train, grid, functions)
         rows += [{"checkpoint": at, **one} for one in found]
     return rows
 
@@ -79,18 +71,17 @@ def heaviside(
 def _best_feature(seen: Spectrum) -> Rows:
     """The eigenfunction that expresses most of the target, and how much of the output it expresses."""
     best = int(seen.feature_quality.argmax())
+    shares = {"quality": seen.feature_quality[best], "utilisation": seen.feature_utilisation[best]}
     return [
-        row("best_feature_quality", float(seen.feature_quality[best]), split="test", position=best + 1),
-        row(
-            "best_feature_utilisation", float(seen.feature_utilisation[best]), split="test", position=best + 1
-        ),
+        row(f"best_feature_{name}", float(share), split="test", position=best + 1)
+        for name, share in shares.items()
     ]
 
 
-def _drawn(run: Run, at: int, train: Sight, grid: int, functions: int) -> Rows:
+def _drawn(model: nn.Module, scaling: str, train: Sight, grid: int, functions: int) -> Rows:
     """The first eigenfunctions, the target and the learned function at points from -1 to 1."""
     x = torch.linspace(-1, 1, grid)[:, None]
-    seen = look(run.model(at), Samples.of(x, (x[:, 0] > 0).long()), run.data().scaling)
+    seen = look(model, Samples.of(x, (x[:, 0] > 0).long()), scaling)
     curves = {f"eigenfunction {k}": e for k, e in enumerate(eigenfunctions(train, seen, functions), start=1)}
     curves |= {"target": seen.labels.double(), "learned": seen.outputs[:, 0].double()}
     places = x[:, 0].tolist()
@@ -126,9 +117,7 @@ def nystrom(
 
     Feature k has variance k^-exponent and is independent of the others: its eigenvalue and eigenfunction.
 
-    Args:
-        run: None.
-        case: the study's case (unused).
+    Options:
         seed: draws the features.
         exponent: of the power law.
         samples: that the spectrum is found from.
@@ -137,7 +126,7 @@ def nystrom(
     """
     generator = torch.Generator().manual_seed(seed)
     truth = torch.arange(1, features + 1, dtype=torch.float64) ** -exponent
-    errors = [_errors(_gaussian(samples, truth, generator), truth) for _ in range(draws)]
+    errors = [spectrum_errors(_gaussian(samples, truth, generator), truth) for _ in range(draws)]
     names = ("eigenvalue_error", "eigenfunction_error", "span_error")
     rows = [
         row(name, value, position=place, n=samples)
@@ -151,7 +140,7 @@ def _gaussian(count: int, truth: Tensor, generator: torch.Generator) -> Tensor:
     return torch.randn(count, len(truth), generator=generator, dtype=torch.float64) * truth.sqrt()
 
 
-def _errors(rows: Tensor, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def spectrum_errors(rows: Tensor, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Of eigenvalues (the paper's eq. 67), eigenfunctions (68) and the span of the first k (74); each (P,)."""
     values, vectors = (part.flip(-1) for part in eigh(rows.T @ rows / len(rows)))
     overlap = vectors.square()  # (P, P): true function by found function

@@ -17,13 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from undertow.engine.limits import cores, parse_memory
-from undertow.engine.local import run_local
 from undertow.engine.store import Store
-from undertow.engine.sweep import Watch
-from undertow.errors import BadValue, unknown
+from undertow.engine.sweep import Answers, Watch, attempt, sweep
+from undertow.errors import BadValue, UndertowError, unknown
 from undertow.studies.task import Task
 
 ENGINES = ("local", "ray")
+
+
+class NeedsRay(UndertowError, ValueError):
+    """A setting that the local engine does not have."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,9 @@ class Engine:
                 raise BadValue(name, "0 or more", getattr(self, name))
         for name in ("address", "cpus", "gpus"):
             if self.name != "ray" and getattr(self, name) is not None:
-                raise BadValue(name, "it with --engine ray", f"--engine {self.name}")
+                raise NeedsRay(
+                    f'{name} is a setting of the Ray engine. Add --engine ray (in Python: engine="ray").'
+                )
         _ = self.memory_bytes
 
     @property
@@ -68,7 +75,7 @@ class Engine:
         """Keep one connection for all sweeps in the block."""
         if self.name == "local":
             return nullcontext()
-        from undertow.engine.cluster import connected
+        from undertow.engine.ray_connection import connected
 
         return connected(self.address)
 
@@ -78,18 +85,37 @@ def run_tasks(
 ) -> dict[str, str]:
     """Run what is not done yet on the engine; returns why tasks failed, by their keys."""
     if engine.name == "local":
-        workers = engine.workers or cores()
-        memory = engine.memory_bytes
+        workers, memory = engine.workers or cores(), engine.memory_bytes
         return run_local(tasks, store, workspace=workspace, workers=workers, memory=memory, watch=watch)
     from undertow.engine.cluster import AT_ONCE, Needs, run_on_cluster
 
-    cpus = 1.0 if engine.cpus is None else engine.cpus
+    needs = Needs(1.0 if engine.cpus is None else engine.cpus, engine.gpus or 0.0, engine.memory_bytes)
+    at_once, address = engine.workers or AT_ONCE, engine.address
     return run_on_cluster(
-        tasks,
-        store,
-        workspace=workspace,
-        address=engine.address,
-        needs=Needs(cpus, engine.gpus or 0.0, engine.memory_bytes),
-        at_once=engine.workers or AT_ONCE,
-        watch=watch,
+        tasks, store, workspace=workspace, address=address, needs=needs, at_once=at_once, watch=watch
     )
+
+
+def run_local(
+    tasks: Sequence[Task], store: Store, *, workspace: Path, workers: int = 1, memory: int | None = None,
+    watch: Watch | None = None,
+) -> dict[str, str]:  # fmt: skip
+    """Run what is not done yet on this machine; returns why tasks failed, by their keys.
+
+    Args:
+        tasks: what to run; equal ones run once.
+        store: where answers are kept.
+        workspace: a folder that tasks keep their runs in.
+        workers: processes, which share the cores; 1 is this one.
+        memory: bytes that each task may take: even a single worker is then a process of its own.
+        watch: told after each task.
+    """
+
+    def run(todo: list[Task]) -> Answers:
+        if memory is None and (workers == 1 or len(todo) < 2):
+            return ((task, attempt(task, workspace)) for task in todo)
+        from undertow.engine.pool import in_pool
+
+        return in_pool(todo, workspace, workers=workers, memory=memory)
+
+    return sweep(tasks, store, run, watch)

@@ -18,37 +18,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from undertow._version import __version__
 from undertow.errors import BadValue, RunProblem
 from undertow.files import PART, aside
 
 FILE = "file://"
-
-
-class Place(Protocol):
-    """A flat set of files by name; a name may hold slashes."""
-
-    def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
-        ...
-
-    def names(self) -> set[str]:
-        """The files directly in the place."""
-        ...
-
-    def read(self, name: str) -> bytes:
-        """The whole file."""
-        ...
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write the file whole or not at all."""
-        ...
-
-    def remove(self, name: str) -> None:
-        """Remove the file if it is there."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -134,12 +110,16 @@ class Remote:
             ) from error
 
 
+ResultPlace = Folder | Remote
+"""A flat set of files by name; a name may hold slashes."""
+
+
 def is_url(out: Path | str) -> bool:
     """Whether `out` is not a folder of this machine."""
     return "://" in str(out) and not str(out).startswith(FILE)
 
 
-def open_place(out: Path | str, under: str = "") -> Place:
+def open_place(out: Path | str, under: str = "") -> ResultPlace:
     """The place that `out` names, or the folder `under` in it."""
     text = str(out).rstrip("/")
     if not is_url(out):
@@ -196,6 +176,6 @@ def refuse_other_version(out: Path | str, name: str) -> None:
     if made_by != __version__:
         whose = f"of undertow {made_by}" if made_by else "that cannot be read"
         raise RunProblem(
-            f"{out}/{name} holds results {whose}, and this is undertow {__version__}: they are not overwritten. "
+            f"{out}/{name} holds results {whose}; undertow {__version__} does not overwrite them. "
             "Choose another --out."
         )

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from undertow.plots import line, panels
-from undertow.studies.findings import Curve, Findings, number
-from undertow.studies.latent.dynamics import layers
-from undertow.studies.latent.settings import cases
-from undertow.studies.recipe import Change, Claim, Study, Verdict
+from undertow.studies.findings import Findings, SeedCurve, number
+from undertow.studies.latent.corrupted_networks import cases
+from undertow.studies.latent.probe_dynamics import layers
+from undertow.studies.recipe import Claim, ClaimVerdict, ScaleChange, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,29 +26,30 @@ def _at_end(found: Findings, case: str, mode: str, probe: str, layer: str = "out
     return found.mean(case, "accuracy", checkpoint="last", mode=mode, probe=probe, layer=layer)
 
 
-def _masc_far_ahead(found: Findings, mode: str) -> Verdict:
+def _masc_far_ahead(found: Findings, mode: str) -> ClaimVerdict:
     """MASC beats VeLPIC by more than FAR in the stem (the paper's L0) and in layer1 (L1), at each degree."""
-    words, gaps = [], []
-    for case in found.cases:
-        for layer in layers(found, case)[:2]:
-            masc, velpic = (_at_end(found, case, mode, probe, layer) for probe in ("masc", "velpic"))
-            gaps.append(masc - velpic)
-            words.append(f"{case}, {layer}: MASC {number(masc)}, VeLPIC {number(velpic)}")
-    return Verdict(all(gap > FAR for gap in gaps), f"{WORDS[mode]}, at the end, " + "; ".join(words))
+
+    def judge(place: str) -> tuple[bool, str]:
+        case, _, layer = place.rpartition(", ")
+        masc, velpic = (_at_end(found, case, mode, probe, layer) for probe in ("masc", "velpic"))
+        return masc - velpic > FAR, f"{place}: MASC {number(masc)}, VeLPIC {number(velpic)}"
+
+    places = [f"{case}, {layer}" for case in found.cases for layer in layers(found, case)[:2]]
+    return ClaimVerdict.of_each(places, judge, f"{WORDS[mode]}, at the end, ")
 
 
-def _edit_is_no_help(found: Findings, mode: str) -> Verdict:
+def _edit_is_no_help(found: Findings, mode: str) -> ClaimVerdict:
     """The edited model is no better than the model as it is used, in evaluation mode."""
-    words, gains = [], []
-    for case in found.cases:
+
+    def judge(case: str) -> tuple[bool, str]:
         model, edited = _at_end(found, case, "eval", "model"), _at_end(found, case, mode, "edited")
         own = "" if mode == "eval" else f" (in this mode {number(_at_end(found, case, mode, 'model'))})"
-        gains.append(edited - model)
-        words.append(f"{case}: model {number(model)}{own}, edited {number(edited)}")
-    return Verdict(all(gain <= 0 for gain in gains), f"{WORDS[mode]}, at the end, " + "; ".join(words))
+        return edited <= model, f"{case}: model {number(model)}{own}, edited {number(edited)}"
+
+    return ClaimVerdict.of_each(found.cases, judge, f"{WORDS[mode]}, at the end, ")
 
 
-def _curve(found: Findings, case: str, mode: str, probe: str, layer: str = "output") -> Curve:
+def _curve(found: Findings, case: str, mode: str, probe: str, layer: str = "output") -> SeedCurve:
     return found.curve(case, "accuracy", x="checkpoint", mode=mode, probe=probe, layer=layer)
 
 
@@ -71,14 +72,14 @@ resnet18_modes = Study(
     title="What batch norm's mode does to the probes of ResNet-18",
     source="paper 001, ResNet-18 of figures 10 to 16, and ours",
     cases=cases(("ResNet18-CIFAR10",), DEGREES),
-    measure="undertow.studies.latent.measures_modes:both_modes",
+    measure="undertow.studies.latent.batch_norm_measures:both_modes",
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             # Three scales: 8x8 digits would be one pixel in a fourth, where an image has no variance of its own.
             train={"data": "digits", "model": "resnet8:width=2", "train_size": 200, "test_size": 100, "epochs": 2},
             minutes=0.2,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train={
                 "model": "resnet18:pool,width=16", "train_size": 2000, "test_size": 1000, "lr": 1e-2, "epochs": 20,
                 "checkpoints": "0,1,2,5,10,15,20",
@@ -107,7 +108,6 @@ resnet18_modes = Study(
         "edited model is set against the model as it is used, in evaluation mode.",
         "The authors took one image at a time in training mode. Here running statistics stay as they were.",
     ),
-    paper_seeds=3,
 )  # fmt: skip
 
 STUDIES = (resnet18_modes,)

@@ -1,7 +1,7 @@
 """Training settings that several recipes start from, at the paper's scale, and how a laptop trains them.
 
 replace(CIFAR10, lr=0.2)                       # the paper's ResNet-18; CIFAR100, MNIST likewise
-Change(train=LAPTOP, because=NARROW)           # a narrow net on few pictures, which it fits
+ScaleChange(train=LAPTOP, because=NARROW)           # a narrow net on few pictures, which it fits
 """
 
 from __future__ import annotations
