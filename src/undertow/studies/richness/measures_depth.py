@@ -24,7 +24,7 @@ from undertow.studies.richness.measures import Sight, accuracies, last_layer, lo
 from undertow.studies.richness.measures_functions import sights
 from undertow.studies.task import Rows
 from undertow.training.run import Run
-from undertow.training.stages import run_until
+from undertow.training.stages import run_up_to
 
 DENSE = 120
 """So many first features have a row each; later ones are thinned out evenly on a log axis."""
@@ -60,7 +60,7 @@ def layer_spectra(
 def _layer(model: nn.Module, samples: Samples, scaling: str, name: str, side: int | None) -> Sight:
     seen = look(model, samples, scaling, name)
     with torch.no_grad():
-        shape = run_until(model, name, to_inputs(samples.tensor[:1], scaling)).shape[1:]
+        shape = run_up_to(model, name, to_inputs(samples.tensor[:1], scaling)).shape[1:]
     if side is None or len(shape) != 3 or max(shape[1:]) <= side:
         return seen
     maps = seen.features.reshape(-1, *shape)
