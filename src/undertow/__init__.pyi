@@ -39,8 +39,8 @@ from .richness.alignment import d_lr as d_lr
 from .rows import Row as Row
 from .session.session import Session as Session
 from .session.settings import SessionConfig as SessionConfig
-from .temporal.compose_merge import compose as compose
 from .studies.outcome import StudyOutcome as StudyOutcome
+from .temporal.compose_merge import compose as compose
 from .temporal.cuts import valid_cuts as valid_cuts
 from .temporal.matrix import composite_matrix as composite_matrix
 from .training.config import TrainConfig as TrainConfig

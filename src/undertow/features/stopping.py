@@ -1,6 +1,6 @@
 """Watch modules in a forward pass: stop at a layer, or put another value in the place of its output.
 
-    found, whole = run_up_to(lambda: model(x), {"layer2": layer})     # {"layer2": its output}, None: stopped there
+    found, whole = run_until(lambda: model(x), {"layer2": layer})     # {"layer2": its output}, None: stopped there
     with hooked({"layer2": layer}, lambda name, args, output: other):
         model(x)                                                      # as if the layer had given `other`
     with evaluating(model): ...                                       # evaluation mode, and back
@@ -39,7 +39,7 @@ def hooked(modules: Mapping[str, nn.Module], hook: Hook) -> Generator[None]:
         yield
 
 
-def run_up_to(
+def run_until(
     run: Callable[[], Any], modules: Mapping[str, nn.Module], *, entering: bool = False, go_on: bool = False
 ) -> tuple[dict[str, Any], Any]:
     """What the modules give in their first call while `run` runs, and the answer of `run` with `go_on`, else None.

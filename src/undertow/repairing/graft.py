@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from undertow.errors import BadValue
 from undertow.features.head import layer_called
 from undertow.features.layers import resolve_layers, unwrap
-from undertow.features.stopping import run_up_to
+from undertow.features.stopping import run_until
 from undertow.features.tap import ConvRule, Inputs, Tap, TokenRule, call, device_of, main_tensor, to_device
 from undertow.latent.arrays import as_tensor
 from undertow.latent.masc import MASC
@@ -80,7 +80,7 @@ class Stopped(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the layer gives, or gets."""
         # An exported graph runs on, and drops what nobody uses.
-        found, _ = run_up_to(
+        found, _ = run_until(
             lambda: self.model(*args, **kwargs),
             {self.layer: self._target[0]},
             entering=self.entering,

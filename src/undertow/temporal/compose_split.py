@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from undertow.features.layers import named_layers, unwrap
-from undertow.features.stopping import copied, hooked, run_up_to
+from undertow.features.stopping import copied, hooked, run_until
 from undertow.features.stream import rows_of
 from undertow.features.tap import Inputs, call, uncompiled
 
@@ -45,7 +45,7 @@ def capture(
     inner = unwrap(model)
     layers = named_layers(inner)
     with torch.no_grad(), uncompiled():
-        return run_up_to(lambda: call(inner, inputs), {name: layers[name] for name in cuts}, go_on=go_on)
+        return run_until(lambda: call(inner, inputs), {name: layers[name] for name in cuts}, go_on=go_on)
 
 
 class Deep:

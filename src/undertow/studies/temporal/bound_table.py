@@ -21,7 +21,7 @@ each training sample once, at a checkpoint drawn at random (`omega_rows`), which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -78,14 +78,9 @@ def bound_table(
             "bound_table: wanted training features (T, N, D) and test features (M, D), "
             f"got shapes {tuple(train.shape)} and {tuple(test.shape)}."
         )
-    labels = [
-        _numbers(train_labels, "training labels", train.shape[1]),
-        _numbers(test_labels, "test labels", len(test)),
-    ]
-    answers = [
-        _numbers(train_predictions, "training predictions", train.shape[1]),
-        _numbers(test_predictions, "test predictions", len(test)),
-    ]
+    sizes = {"training": train.shape[1], "test": len(test)}
+    labels = _numbers("labels", sizes, train_labels, test_labels)
+    answers = _numbers("predictions", sizes, train_predictions, test_predictions)
     found: list[dict[str, Any]] = []
     for c in torch.cat(labels).unique().tolist():
         places = [(part == c).nonzero().flatten() for part in labels]
@@ -152,10 +147,15 @@ def _rows_of_class(
     return omega.double(), test[second.to(test.device)].to(omega.device).double()
 
 
-def _numbers(given: Array, name: str, count: int) -> Tensor:
-    found = class_numbers(given, f"bound_table, {name}").cpu()
-    if len(found) != count:
-        raise BadData(f"bound_table, {name}: wanted {count}, one per sample, got {len(found)}.")
+def _numbers(what: str, sizes: Mapping[str, int], *given: Array) -> list[Tensor]:
+    """Class numbers of training and of test samples."""
+    found: list[Tensor] = []
+    for array, (side, count) in zip(given, sizes.items(), strict=True):
+        found.append(class_numbers(array, f"bound_table, {side} {what}").cpu())
+        if len(found[-1]) != count:
+            raise BadData(
+                f"bound_table, {side} {what}: wanted {count}, one per sample, got {len(found[-1])}."
+            )
     return found
 
 

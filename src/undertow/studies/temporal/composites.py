@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.plots import line, panels
 from undertow.studies.findings import Findings, number
-from undertow.studies.recipe import Case, Claim, ClaimVerdict, ScaleChange, Study
-from undertow.studies.temporal.networks import (
-    LAPTOP,
-    LAPTOP_WORDS,
-    MLP,
-    MLP_CASE,
-    RESNET,
-    RESNET_CASE,
-    SMOKE,
-)
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Study
+from undertow.studies.temporal.networks import BOTH, MLP, MLP_CASE, RESNET, RESNET_CASE, small_scales
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,20 +134,14 @@ memory = Study(
     name="temporal/memory",
     title="Late deep layers still understand the shallow features of earlier epochs",
     source="paper 000, figures 2 and 10",
-    cases=(Case(MLP_CASE, MLP), Case(RESNET_CASE, RESNET)),
+    cases=BOTH,
     measure=COLUMN,
     options={"deep": 300, "first": 150, "last": 300, "samples": 10_000},
-    changes={
-        "smoke": ScaleChange(
-            cases=SMOKE, options={"deep": 6, "first": 3, "last": 6, "samples": 100}, minutes=0.2
-        ),
-        "laptop": ScaleChange(
-            cases=LAPTOP,
-            options={"deep": 50, "first": 25, "last": 50, "samples": 2000},
-            because=LAPTOP_WORDS,
-            minutes=4,
-        ),
-    },
+    changes=small_scales(
+        smoke={"deep": 6, "first": 3, "last": 6, "samples": 100},
+        laptop={"deep": 50, "first": 25, "last": 50, "samples": 2000},
+        minutes=4,
+    ),
     claims=(
         Claim("composites stay above 98 % training accuracy in the second half of training", _accurate),
         Claim("composites are at most 2 points behind the model itself", _as_good_as_the_model),
@@ -173,17 +159,11 @@ transfer = replace(
     source="paper 000, figures 5 and 13",
     cases=(Case(MLP_CASE, replace(MLP, epochs=500)), Case(RESNET_CASE, replace(RESNET, epochs=500))),
     options={"deep": 300, "first": 300, "last": 500, "samples": 10_000},
-    changes={
-        "smoke": ScaleChange(
-            cases=SMOKE, options={"deep": 3, "first": 3, "last": 6, "samples": 100}, minutes=0.2
-        ),
-        "laptop": ScaleChange(
-            cases=LAPTOP,
-            options={"deep": 30, "first": 30, "last": 50, "samples": 2000},
-            because=LAPTOP_WORDS,
-            minutes=4,
-        ),
-    },
+    changes=small_scales(
+        smoke={"deep": 3, "first": 3, "last": 6, "samples": 100},
+        laptop={"deep": 30, "first": 30, "last": 50, "samples": 2000},
+        minutes=4,
+    ),
     claims=(
         Claim("composites with later shallow layers stay above 98 % training accuracy", _accurate),
         Claim("composites are at most 2 points behind the model itself", _as_good_as_the_model),
@@ -232,21 +212,12 @@ forgetting = replace(
         Case(RESNET_CASE, replace(RESNET, epochs=1000, checkpoints="every:10")),
     ),
     options={"deep": 1000, "first": 300, "last": 1000, "samples": 10_000},
-    changes={
-        "smoke": ScaleChange(
-            train={"checkpoints": "every:1"},
-            cases=SMOKE,
-            minutes=0.2,
-            options={"deep": 6, "first": 2, "last": 6, "samples": 100},
-        ),
-        "laptop": ScaleChange(
-            train={"checkpoints": "every:1"},
-            cases=LAPTOP,
-            because=LAPTOP_WORDS,
-            minutes=4,
-            options={"deep": 50, "first": 15, "last": 50, "samples": 2000},
-        ),
-    },
+    changes=small_scales(
+        smoke={"deep": 6, "first": 2, "last": 6, "samples": 100},
+        laptop={"deep": 50, "first": 15, "last": 50, "samples": 2000},
+        minutes=4,
+        train={"checkpoints": "every:1"},
+    ),
     claims=(
         Claim(
             "on CIFAR-10 a late deep part does worse on early features than their own deep part did", _forgets
@@ -312,15 +283,14 @@ window = Study(
     name="temporal/window",
     title="The window of epochs that a deep part understands widens",
     source="paper 000, figure 3",
-    cases=(Case(MLP_CASE, MLP), Case(RESNET_CASE, RESNET)),
+    cases=BOTH,
     measure=MATRIX,
     options={"checkpoints": "every:5", "samples": 10_000, "threshold": 0.8},
-    changes={
-        "smoke": ScaleChange(cases=SMOKE, options={"checkpoints": "every:1", "samples": 60}, minutes=0.2),
-        "laptop": ScaleChange(
-            cases=LAPTOP, options={"checkpoints": "every:2", "samples": 500}, because=LAPTOP_WORDS, minutes=5
-        ),
-    },
+    changes=small_scales(
+        smoke={"checkpoints": "every:1", "samples": 60},
+        laptop={"checkpoints": "every:2", "samples": 500},
+        minutes=5,
+    ),
     claims=(
         Claim("the window with consistency above .8 (with the model at s, figure 3) widens with t", _widens),
     ),

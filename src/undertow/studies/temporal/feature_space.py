@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.plots import COLOURS, line, panels
 from undertow.studies.findings import Findings, number
-from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, ScaleChange, Study
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, Study
 from undertow.studies.temporal.composites import cuts
-from undertow.studies.temporal.networks import (
-    LAPTOP,
-    LAPTOP_WORDS,
-    MLP,
-    MLP_CASE,
-    RESNET,
-    RESNET_CASE,
-    SMOKE,
-)
+from undertow.studies.temporal.networks import BOTH, LAPTOP, MLP, MLP_CASE, RESNET_CASE, SMOKE, small_scales
 from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -76,13 +68,10 @@ drift = Study(
     name="temporal/drift",
     title="Weights and features go on moving late in training",
     source="paper 000, section 4 (text), figure 11",
-    cases=(Case(MLP_CASE, MLP), Case(RESNET_CASE, RESNET)),
+    cases=BOTH,
     measure=f"{SPACE}:drift",
     options={"first": 150, "samples": 200},
-    changes={
-        "smoke": ScaleChange(cases=SMOKE, options={"first": 3, "samples": 20}, minutes=0.2),
-        "laptop": ScaleChange(cases=LAPTOP, options={"first": 25}, because=LAPTOP_WORDS, minutes=3),
-    },
+    changes=small_scales(smoke={"first": 3, "samples": 20}, laptop={"first": 25}, minutes=3),
     published=(
         Published(
             RESNET_CASE,
@@ -156,25 +145,18 @@ induction = Study(
     ),
     measure=f"{SPACE}:induction",
     options={"first": 51, "samples": 1000},
-    changes={
-        "smoke": ScaleChange(
-            cases={
+    changes=small_scales(
+        smoke={"first": 3, "samples": 60},
+        laptop={"first": 20},
+        minutes=3,
+        cases=(
+            {
                 _PLANE: {"data": "digits", "train_size": 300, "test_size": 100, "epochs": 6},
                 _WIDE: SMOKE[MLP_CASE],
             },
-            options={"first": 3, "samples": 60},
-            minutes=0.2,
+            {_PLANE: {"train_size": 10_000, "test_size": 2000, "epochs": 100}, _WIDE: LAPTOP[MLP_CASE]},
         ),
-        "laptop": ScaleChange(
-            cases={
-                _PLANE: {"train_size": 10_000, "test_size": 2000, "epochs": 100},
-                _WIDE: LAPTOP[MLP_CASE],
-            },
-            options={"first": 20},
-            because=LAPTOP_WORDS,
-            minutes=3,
-        ),
-    },
+    ),
     claims=(
         Claim("earlier features lie in the last region of their class more than by chance", _regions_follow),
         Claim(
@@ -228,20 +210,14 @@ bound = Study(
     name="temporal/bound",
     title="Does feature shift over time go with the generalisation gap?",
     source="paper 000, theorem 1; the stand-ins for total variation are ours",
-    cases=(Case(MLP_CASE, MLP), Case(RESNET_CASE, RESNET)),
+    cases=BOTH,
     measure=f"{SPACE}:bound",
     options={"first": 200, "samples": 5000, "permutations": 199},
-    changes={
-        "smoke": ScaleChange(
-            cases=SMOKE, options={"first": 4, "samples": 100, "permutations": 9}, minutes=0.2
-        ),
-        "laptop": ScaleChange(
-            cases=LAPTOP,
-            options={"first": 40, "samples": 2000, "permutations": 99},
-            because=LAPTOP_WORDS,
-            minutes=4,
-        ),
-    },
+    changes=small_scales(
+        smoke={"first": 4, "samples": 100, "permutations": 9},
+        laptop={"first": 40, "samples": 2000, "permutations": 99},
+        minutes=4,
+    ),
     claims=(
         Claim(
             "a stand-in for total variation rises with the gap over classes and cuts in every network",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from undertow.data.inputs import to_inputs
 from undertow.data.samples import Samples
@@ -70,15 +70,20 @@ def drift(run: Run, *, case: str, seed: int, first: int, samples: int = 200) -> 
     return rows
 
 
-def _trajectory_rows(features: Tensor, samples: Samples, times: list[int], cut: str, shown: int = 60) -> Rows:
+def _trajectory_rows(features: Tensor, samples: Samples, times: list[int], cut: str) -> Rows:
     paths = feature_trajectories(features)
     rows = [
         row("explained", float(value), layer=cut, position=place)
         for place, value in enumerate(paths.explained)
     ]
-    return rows + [
-        row("trajectory", float(paths.points[t, n, 0]), y=float(paths.points[t, n, 1]), layer=cut, checkpoint=at,
-            sample=n, label=int(samples.y[n]))
+    return rows + _path_rows(paths.points, samples, times, 60, layer=cut)
+
+
+def _path_rows(points: Any, samples: Samples, times: list[int], shown: int, **where: Any) -> Rows:
+    """Where the first samples are in the plane (T, N, 2)."""
+    return [
+        row("trajectory", float(points[t, n, 0]), y=float(points[t, n, 1]), **where, checkpoint=at, sample=n,
+            label=int(samples.y[n]))
         for t, at in enumerate(times)
         for n in range(min(shown, len(samples)))
     ]  # fmt: skip
@@ -91,15 +96,20 @@ def induction(run: Run, *, case: str, seed: int, task: str, first: int, samples:
     return perturbed(run, case=case, seed=seed, first=first, samples=samples, cut=cuts_of(run)[-1])
 
 
-def plane(run: Run, *, case: str, seed: int, first: int, samples: int = 1000, resolution: int = 80) -> Rows:
-    """Features in the plane: regions of the last deep part, and whether earlier features lie in them."""
-    times, few, (cut,) = (
-        [at for at in run.epochs if at >= first],
-        some(run.data().train, samples),
-        cuts_of(run)[-1:],
-    )
+def _deep_part(run: Run, cut: str) -> nn.Module:
     deep = chain_after(run.model(), cut)
     assert deep is not None  # our own networks are chains
+    return deep
+
+
+def plane(run: Run, *, case: str, seed: int, first: int, samples: int = 1000, resolution: int = 80) -> Rows:
+    """Features in the plane: regions of the last deep part, and whether earlier features lie in them."""
+    times, few, cut = (
+        [at for at in run.epochs if at >= first],
+        some(run.data().train, samples),
+        cuts_of(run)[-1],
+    )
+    deep = _deep_part(run, cut)
     paths = torch.stack([features_at(run, at, few, [cut])[0][cut] for at in times])  # (T, N, 2)
     seen = region_share(deep, paths, seed=seed)
     regions = class_regions(deep, paths.flatten(0, 1), resolution=resolution)
@@ -113,18 +123,7 @@ def plane(run: Run, *, case: str, seed: int, first: int, samples: int = 1000, re
         for i, y in enumerate(regions.y)
         for j, x in enumerate(regions.x)
     ]
-    return rows + [
-        row(
-            "trajectory",
-            float(paths[t, n, 0]),
-            y=float(paths[t, n, 1]),
-            checkpoint=at,
-            sample=n,
-            label=int(few.y[n]),
-        )
-        for t, at in enumerate(times)
-        for n in range(min(100, len(few)))
-    ]
+    return rows + _path_rows(paths, few, times, 100)
 
 
 def perturbed(
@@ -132,8 +131,7 @@ def perturbed(
 ) -> Rows:
     """Noise along the two main directions of late features, classified by the last deep part."""
     times, few = [at for at in run.epochs if at >= first], some(run.data().train, samples)
-    deep = chain_after(run.model(), cut)
-    assert deep is not None  # our own networks are chains
+    deep = _deep_part(run, cut)
     rows: Rows = []
     for at in times:
         features = features_at(run, at, few, [cut])[0][cut]

@@ -156,8 +156,7 @@ def directional_noise(
     shares: list[float] = []
     for number in range(controls):
         drawn = torch.randn(rows.shape[1], count, generator=generator, dtype=torch.float64)
-        others = torch.linalg.qr(drawn).Q.T.to(rows.device)
-        moved = _moved_classes(deep, held, noise[number % draws] @ others)
+        moved = _moved_classes(deep, held, noise[number % draws] @ torch.linalg.qr(drawn).Q.T.to(rows.device))
         shares.append(float((moved == before).double().mean()))
     low, high = edges(np.array(shares))
     kept = float((predictions == before).double().mean())

@@ -6,7 +6,7 @@ find_study("temporal/reinitialise"); find_study("temporal/freeze")
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from undertow.plots import line, panels
 from undertow.studies.findings import Findings, number
@@ -29,6 +29,12 @@ def _kept(epoch: int) -> dict[str, tuple[str, ...]]:
         _ONE: (f"freeze {epoch} layer1", f"reinitialise {epoch} layer2"),
         _TWO: (f"freeze {epoch} layer2", f"reinitialise {epoch} layer3"),
     }
+
+
+def _trained(settings: dict[str, Any], epochs: int, milestones: tuple[int, ...]) -> dict[str, dict[str, Any]]:
+    """Once for so many epochs; and for as many again with the learning-rate schedule begun anew."""
+    once = {**settings, "epochs": epochs, "milestones": milestones, "checkpoints": f"every:{epochs}"}
+    return {_BASE: once, **{name: {**once, "epochs": 2 * epochs, "restart": epochs} for name in (_ONE, _TWO)}}
 
 
 def _not_recovered(found: Findings) -> ClaimVerdict:
@@ -74,37 +80,10 @@ reinitialise = Study(
     options={"samples": 10_000},
     changes={
         "smoke": ScaleChange(
-            cases={
-                _BASE: {**SMOKE_RESNET, "epochs": 3, "milestones": (2,), "checkpoints": "every:3"},
-                **{
-                    name: {
-                        **SMOKE_RESNET,
-                        "epochs": 6,
-                        "restart": 3,
-                        "milestones": (2,),
-                        "checkpoints": "every:3",
-                    }
-                    for name in (_ONE, _TWO)
-                },
-            },
-            actions=_kept(3),
-            options={"samples": 20},
-            minutes=0.5,
+            cases=_trained(SMOKE_RESNET, 3, (2,)), actions=_kept(3), options={"samples": 20}, minutes=0.5
         ),
         "laptop": ScaleChange(
-            cases={
-                _BASE: {**LAPTOP_RESNET, "epochs": 25, "milestones": (12, 20), "checkpoints": "every:25"},
-                **{
-                    name: {
-                        **LAPTOP_RESNET,
-                        "epochs": 50,
-                        "restart": 25,
-                        "milestones": (12, 20),
-                        "checkpoints": "every:25",
-                    }
-                    for name in (_ONE, _TWO)
-                },
-            },
+            cases=_trained(LAPTOP_RESNET, 25, (12, 20)),
             actions=_kept(25),
             options={"samples": 500},
             minutes=6,

@@ -7,26 +7,25 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undertow.plots import COLOURS, line, panels
+from undertow.plots import line, panels
 from undertow.studies.findings import Findings, SeedCurve, number
-from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, ScaleChange, Study
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, Study
 from undertow.studies.temporal.composites import NEAR_ONE, cuts, each_cut
 from undertow.studies.temporal.networks import (
+    BOTH,
     LAPTOP,
-    LAPTOP_MLP,
-    LAPTOP_RESNET,
-    LAPTOP_WORDS,
     MLP,
     MLP_CASE,
     RESNET,
     RESNET_CASE,
     SMOKE,
-    SMOKE_MLP,
-    SMOKE_RESNET,
+    Cases,
+    small_scales,
 )
 
 if TYPE_CHECKING:
@@ -94,6 +93,11 @@ def _clean_near_one(found: Findings) -> ClaimVerdict:
     return ClaimVerdict(holds, "; ".join(words))
 
 
+def _for_pairs(settings: Cases) -> Cases:
+    """The same training with clean and with wrong labels."""
+    return {name: settings[kind] for kind, names in _PAIRS.items() for name in names}
+
+
 def _noise_figure(found: Findings) -> Figure:
     from undertow.temporal.density import consistency_density
 
@@ -102,20 +106,12 @@ def _noise_figure(found: Findings) -> Figure:
     for place, kind in enumerate(kinds):
         for column, split in enumerate(("test", "corrupted")):
             panel, names = axes[2 * place + column], cuts(found, _PAIRS[kind][0])
-            for index, case in enumerate(_PAIRS[kind]):
-                for number_, cut in enumerate(names):
-                    seen = consistency_density(_consistencies(found, case, cut, split))
-                    if seen.density is not None:
-                        band = SeedCurve(seen.points, seen.density, seen.density, seen.density)
-                        name = case.partition(", ")[2] if not number_ else ""
-                        line(
-                            panel,
-                            band,
-                            name,
-                            index,
-                            linestyle=("-", "--", ":")[number_ % 3],
-                            color=COLOURS[index],
-                        )
+            for (index, case), (place_, cut) in product(enumerate(_PAIRS[kind]), enumerate(names)):
+                seen = consistency_density(_consistencies(found, case, cut, split))
+                if seen.density is not None:
+                    band = SeedCurve(seen.points, seen.density, seen.density, seen.density)
+                    name = "" if place_ else case.partition(", ")[2]
+                    line(panel, band, name, index, linestyle=("-", "--", ":")[place_ % 3])
             panel.set(
                 title=f"{kind}: {split} pictures", xlabel="consistency", yscale="log", ylim=(1e-2, None)
             )
@@ -134,27 +130,12 @@ label_noise = Study(
     ),
     measure="undertow.studies.temporal.noise_measures:consistency_samples",
     options={"deep": 300, "first": 200, "samples": 10_000, "corruptions": _CORRUPTIONS, "severity": 5},
-    changes={
-        "smoke": ScaleChange(
-            cases={
-                name: settings
-                for kind, settings in ((MLP_CASE, SMOKE_MLP), (RESNET_CASE, SMOKE_RESNET))
-                for name in _PAIRS[kind]
-            },
-            options={"deep": 6, "first": 4, "samples": 60, "corruptions": ("gaussian_noise", "brightness")},
-            minutes=0.3,
-        ),
-        "laptop": ScaleChange(
-            cases={
-                name: settings
-                for kind, settings in ((MLP_CASE, LAPTOP_MLP), (RESNET_CASE, LAPTOP_RESNET))
-                for name in _PAIRS[kind]
-            },
-            options={"deep": 50, "first": 33, "samples": 1000},
-            because=LAPTOP_WORDS,
-            minutes=6,
-        ),
-    },
+    changes=small_scales(
+        smoke={"deep": 6, "first": 4, "samples": 60, "corruptions": ("gaussian_noise", "brightness")},
+        laptop={"deep": 50, "first": 33, "samples": 1000},
+        minutes=6,
+        cases=(_for_pairs(SMOKE), _for_pairs(LAPTOP)),
+    ),
     claims=(
         Claim(
             "40 % random labels lower consistency at every cut, on test and corrupted pictures (Welch)",
@@ -195,21 +176,11 @@ def _spectrum_figure(found: Findings) -> Figure:
     figure, axes = panels(len(found.cases), title=found.study.title, size=(3.6, 2.7))
     for panel, case in zip(axes, found.cases, strict=True):
         for index, cut in enumerate(cuts(found, case)):
-            line(
-                panel,
-                found.curve(case, "share", x="position", layer=cut),
-                f"cut after {cut}",
-                index,
-                marker="o",
+            seen, null = (
+                found.curve(case, name, x="position", layer=cut) for name in ("share", "isotropic_share")
             )
-            line(
-                panel,
-                found.curve(case, "isotropic_share", x="position", layer=cut),
-                "",
-                index,
-                linewidth=0.8,
-                alpha=0.7,
-            )
+            line(panel, seen, f"cut after {cut}", index, marker="o")
+            line(panel, null, "", index, linewidth=0.8, alpha=0.7)
         panel.set(
             title=f"{case} (thin: isotropic)",
             xlabel="direction",
@@ -224,20 +195,14 @@ sgd_noise = Study(
     name="temporal/sgd-noise",
     title="One step of SGD moves features in few directions",
     source="paper 000, figures 8 and 15, appendix E",
-    cases=(Case(MLP_CASE, MLP), Case(RESNET_CASE, RESNET)),
+    cases=BOTH,
     measure="undertow.studies.temporal.noise_measures:step_noise",
     options={"checkpoints": "100,200,300", "batches": 256, "inputs": 20, "draws": 1999},
-    changes={
-        "smoke": ScaleChange(
-            cases=SMOKE, options={"checkpoints": "last", "batches": 16, "inputs": 2}, minutes=0.2
-        ),
-        "laptop": ScaleChange(
-            cases=LAPTOP,
-            options={"checkpoints": "20,50", "batches": 64, "inputs": 8},
-            because=LAPTOP_WORDS,
-            minutes=6,
-        ),
-    },
+    changes=small_scales(
+        smoke={"checkpoints": "last", "batches": 16, "inputs": 2},
+        laptop={"checkpoints": "20,50", "batches": 64, "inputs": 8},
+        minutes=6,
+    ),
     published=tuple(
         Published(case, "isotropy_p", 0.0, 0.001, "appendix E: typically < .001")
         for case in (MLP_CASE, RESNET_CASE)

@@ -19,7 +19,7 @@ from torch.func import functional_call
 
 from undertow.errors import BadValue
 from undertow.features.layers import INPUT, named_layers, resolve_layers, unwrap
-from undertow.features.stopping import evaluating, run_up_to
+from undertow.features.stopping import evaluating, run_until
 from undertow.features.tap import device_of, main_tensor, uncompiled
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -59,7 +59,7 @@ class SteppedModel:
 
     def features(self, inputs: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """The output of the cut (N, D); nothing behind it is computed."""
-        found, _ = run_up_to(
+        found, _ = run_until(
             lambda: functional_call(self.model, dict(tensors), (inputs,)), {self.cut: self.layers[self.cut]}
         )
         return main_tensor(found[self.cut], self.cut).flatten(1)
