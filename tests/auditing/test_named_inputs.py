@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 import undertow as ut
 from undertow.cli import main
 from undertow.data.samples import Samples
-from undertow.errors import BadData, UnknownName
+from undertow.errors import BadData, BadValue, UnknownName
 from undertow.latent.grid import probe_grid
 from undertow.latent.probes_gauge import NO_INPUT
 from undertow.latent.velpic import VeLPIC
@@ -256,8 +256,9 @@ def test_inputs_that_do_not_fit_are_refused_at_once(opened, tmp_path, kind, case
 @pytest.mark.parametrize("case", ["unknown", "vocabulary", "unequal"])
 def test_repair_and_labels_refuse_them_too(opened, case):
     x, error, words = MISFITS[case]
+    more = {name: TRAIN.x["attention_mask"] for name in x if name not in TRAIN.x}
     with pytest.raises(error, match=words):
-        ut.repair(opened("gpt2"), train=TRAIN, test=(x, TEST[1]))
+        ut.repair(opened("gpt2"), train=({**TRAIN.x, **more}, GIVEN), test=(x, TEST[1]))
     with pytest.raises(error, match=words):
         ut.label_errors(opened("gpt2"), (x, TEST[1]))
 
@@ -270,7 +271,7 @@ def test_a_missing_label_is_named(opened, tmp_path):
         BadData, match="wanted labels under label or labels, got only input_ids, attention_mask"
     ):
         ut.audit(opened("bert"), train=TRAIN, test=bare, out=tmp_path, **LIGHT)
-    with pytest.raises(BadData, match="wanted labels under label or labels"):
+    with pytest.raises(BadValue, match="got 'no test labels'.*a dict has its labels under label or labels"):
         probe_grid(opened("bert"), train=TRAIN, test=TEST[0], out=tmp_path, **LIGHT)
     full = datasets.Dataset.from_dict({**columns, "label": TEST[1].tolist()})
     fixed = ut.repair(opened("bert").model(), train=TRAIN, test=full, gate=False)

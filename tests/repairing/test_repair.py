@@ -208,6 +208,30 @@ def test_data_in_other_forms(noisy_run, data, inputs):
     assert (other.before, other.after) == (plain.before, plain.after)
 
 
+class TwoInputs(torch.nn.Module):
+    """Is called with two tensors by position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(64, 16), torch.nn.Linear(16, 10)
+
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.body(torch.cat([left, right], 1))))
+
+
+def test_several_inputs_by_position(inputs):
+    """Fails if they are read as one array, as data sets are."""
+    (x, y), (x2, y2) = inputs
+    train, held = ((one.flatten(1)[:, :30], one.flatten(1)[:, 30:]) for one in (x, x2))
+    model = seeded(TwoInputs)
+    fixed = repair(model, train=(train, y), test=(held, y2), gate=False)
+    with torch.no_grad():
+        rows, others = (torch.relu(model.body(one.flatten(1))) for one in (x, x2))
+    probe = VeLPIC().fit(rows, y)
+    assert torch.equal(fixed.model(*held).argmax(1), probe.predict(others))
+    assert fixed.after == float((probe.predict(others) == y2).double().mean())
+
+
 def test_a_convolutional_model_with_log_probabilities():
     """A model of another maker, whose head is not defined last, from a named layer and at its own head."""
     model = LogSoftmax(seeded(TimmLike))
