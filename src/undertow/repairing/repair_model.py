@@ -76,7 +76,8 @@ def repair(
     """
     chosen = config or RepairConfig.of(**settings)
     # Held-out labels count as true unless it is said that they are noisy.
-    chosen = replace(chosen, labels="clean" if chosen.test_noise == 0 else "noisy")
+    if not isinstance(model, Session):
+        chosen = replace(chosen, labels="clean" if chosen.test_noise == 0 else "noisy")
     if isinstance(model, nn.Module):
         if train is None:
             raise BadValue("repair", "the samples that the model was trained on", None, "Give train=(x, y).")
@@ -84,6 +85,9 @@ def repair(
     if train is None and test is not None and isinstance(model, Run):
         train = model.data().train
     session = session_of(model, train, test, chosen)
+    chosen = replace(chosen, **session.config.shared())
+    if chosen.labels == "noisy" and chosen.test_noise == 0:
+        chosen = replace(chosen, test_noise=None)
     at = session.run.checkpoint(checkpoint).at
     work = _Work(session.model(at), session.samples, chosen, in_place, _Shared(session, at))
     return work.repaired(session.run.facts.model)
