@@ -11,7 +11,7 @@ import pytest
 import undertow as ut
 from undertow.session import Session
 
-from .nets import recorded, test_samples, train_samples
+from .nets import recorded, held_samples, train_samples
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +24,6 @@ def opened(run: ut.Run, tmp_path: Path) -> Callable[..., Session]:
     """A session of the run that keeps what it measures in a folder of its own."""
 
     def make(name: str = "out", **settings: Any) -> Session:
-        return Session(run, train_samples(), test_samples(), out=tmp_path / name, **settings)
+        return Session(run, train_samples(), held_samples(), out=tmp_path / name, **settings)
 
     return make

@@ -55,7 +55,7 @@ def train_samples() -> Samples:
     return Samples.of(x, given, true)
 
 
-def test_samples() -> Samples:
+def held_samples() -> Samples:
     return Samples.of(*samples(TEST, 1, FIRST_TEST))
 
 
