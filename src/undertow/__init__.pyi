@@ -12,6 +12,7 @@ from .data.load import load_data as load_data
 from .data.noise import LabelNoise as LabelNoise
 from .data.samples import DataSet as DataSet
 from .data.samples import Samples as Samples
+from .engine.study_runner import run_study as run_study
 from .errors import UndertowError as UndertowError
 from .features.tap import Tap as Tap
 from .labels.choice import Choice as Choice
@@ -39,6 +40,7 @@ from .rows import Row as Row
 from .session.session import Session as Session
 from .session.settings import SessionConfig as SessionConfig
 from .temporal.compose_merge import compose as compose
+from .studies.outcome import StudyOutcome as StudyOutcome
 from .temporal.cuts import valid_cuts as valid_cuts
 from .temporal.matrix import composite_matrix as composite_matrix
 from .training.config import TrainConfig as TrainConfig

@@ -63,7 +63,8 @@ def wilson(share: float, count: int, tries: int = 1) -> Sure:
     z = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * max(1, tries)))
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     reach = z / (1 + z * z / count) * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    return Sure(share, max(0.0, middle - reach), min(1.0, middle + reach))
+    # By rounding alone an end could come to lie on the wrong side of 0, of 1, or of a share that is 0 or 1.
+    return Sure(share, min(max(0.0, middle - reach), share), max(min(1.0, middle + reach), share))
 
 
 def difference(one: Sure, other: Sure) -> Sure:

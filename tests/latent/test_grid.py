@@ -138,8 +138,8 @@ def test_what_is_done_is_not_done_again(run: ut.Run, tmp_path: Path, monkeypatch
     out = tmp_path
     first = probe_grid(run, out=out, probes="masc", fits="given", checkpoints="0,2")
     fitted: list[str] = []
-    original = MASC.fit
-    monkeypatch.setattr(MASC, "fit", lambda self, *a: fitted.append("masc") or original(self, *a))
+    original = MASC.fit_each
+    monkeypatch.setattr(MASC, "fit_each", lambda self, *a: fitted.append("masc") or original(self, *a))
     again = probe_grid(run, out=out, probes="masc", fits="given", checkpoints="0,2")
     assert not fitted
     pd.testing.assert_frame_equal(first, again)

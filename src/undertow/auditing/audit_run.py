@@ -30,6 +30,7 @@ from undertow.auditing.composites_lens import CompositesLens, CompositesResult
 from undertow.auditing.drift_lens import DriftLens
 from undertow.auditing.estimate import Work, estimate
 from undertow.auditing.evidence import Context, Evidence
+from undertow.auditing.labels_lens import LabelsLens
 from undertow.auditing.latent_lens import LatentLens
 from undertow.auditing.lens import Lens, Result, find_lens, gauges_of
 from undertow.auditing.outcome import QUICK, Audit, holds_full_audit, make_audit
@@ -52,7 +53,9 @@ from undertow.training.run import Run
 T = TypeVar("T")
 COMPOSITES = CompositesLens((), 2, 2)
 """Stands for composites in notes, before their cuts are known."""
-FIELDS = {"latent": "latent", "richness": "richness", "temporal": "drift", "repair": "repairs"}
+FIELDS = {
+    "latent": "latent", "richness": "richness", "temporal": "drift", "repair": "repairs", "labels": "wrong",
+}  # fmt: skip
 """Lens -> where its result stands in the evidence."""
 
 
@@ -90,7 +93,8 @@ def audit(
     kept = place / QUICK if beside else place
     session = session_of(run, train, test, chosen, out=kept, progress=progress)
     session.checkpoints = thinned(session.checkpoints, chosen.most_checkpoints or len(session.checkpoints))
-    auditor = Auditor(session, replace(chosen, **session.config.shared()))
+    config = replace(chosen, **session.config.shared())
+    auditor = Auditor(session, config, shares=isinstance(run, Session))
     if beside:
         auditor.note(f"kept in {kept}, as {place} holds a full audit.")
     try:
@@ -103,13 +107,14 @@ def audit(
 class Auditor:
     """One audit in progress."""
 
-    def __init__(self, session: Session, config: AuditConfig) -> None:
+    def __init__(self, session: Session, config: AuditConfig, *, shares: bool = False) -> None:
+        """Audit a session; `shares` says that other verbs will go on with it."""
         if session.samples.test is None:
             raise BadValue(
                 "audit", "samples that the model was not trained on", "training samples only", "Give test=..., "
                 "with labels (x, y) or without (x).",
             )  # fmt: skip
-        self.session, self.config = session, config
+        self.session, self.config, self.shares = session, config, shares
         self.notes = [session.samples.note] if session.samples.note else []
 
     def audited(self) -> Audit:
@@ -147,6 +152,7 @@ class Auditor:
             "latent": lambda: LatentLens(self.layers, self.config.probes, self.config.fits),
             "temporal": lambda: DriftLens(self.followed),
             "repair": RepairsLens,
+            "labels": lambda: LabelsLens(self.config.layers),
         }
         built = [known[name]() for name in known if name in self.named and self._allowed(name)]
         return [AnswersLens(), *built, *self.own]
@@ -157,6 +163,10 @@ class Auditor:
         return [one for one in self.named if not isinstance(one, str)]
 
     def _allowed(self, name: str) -> bool:
+        if name == "labels":
+            train = self.session.samples.train
+            # Where the truth is known there is nothing to find out, unless another verb will ask.
+            return train is not None and train.given is not None and (self.shares or train.true is None)
         if name not in ("latent", "repair") or self.session.samples.both_labelled:
             return True
         why = {"latent": "no probes", "repair": "nothing can be written back"}[name]
@@ -170,7 +180,7 @@ class Auditor:
         found = {name_of(lens): lens for lens in self.shared if lens not in self.own}
         looked: dict[str, Any] = {}
         if answers.at:
-            looked = {FIELDS[name]: self._look(lens) for name, lens in found.items() if name in FIELDS}
+            looked = {field: self._look(found[name]) for name, field in FIELDS.items() if name in found}
             if "temporal" in self.named:
                 looked["composites"] = self._or_note(COMPOSITES, self._composites, None)
         others = [self._look(lens) for lens in self.own if answers.at]

@@ -29,7 +29,7 @@ from undertow.shares import Share
 from undertow.temporal.consistency import ConsistencyMatrix, consistency_matrix, pointwise_consistency
 from undertow.temporal.density import Density, consistency_density
 from undertow.temporal.matrix import Composer
-from undertow.temporal.matrix_data import Given
+from undertow.temporal.matrix_data import CompositeSamples
 from undertow.temporal.swap import SwapProfile, swap_profile
 from undertow.temporal.window import MemoryWindow, memory_window
 
@@ -206,7 +206,7 @@ class _Composing:
         self.session, self.cuts = session, cuts
         self.drawn = session.some(TEST, samples, "samples of composites")
         x = take(session.samples.split(TEST).x, self.drawn)
-        self.given = Given(x, {}, TEST, session.samples.scaling)
+        self.given = CompositeSamples(x, {}, TEST, session.samples.scaling)
         self.key = key_of(session.samples.fingerprint, len(self.drawn), session.config.seed)
         self._known: dict[tuple[int, str, int], Ints] = {}
         self._composers: dict[tuple[str, ...], Composer] = {}
@@ -233,7 +233,7 @@ class _Composing:
         own = self.session.config
         if cuts not in self._composers:
             self._composers[cuts] = Composer(
-                self.session.run, cuts, x=self.given, memory=own.memory, batch_size=own.batch_size, device=own.device
+                self.session, cuts, x=self.given, memory=own.memory, batch_size=own.batch_size
             )  # fmt: skip
         found = self._composers[cuts].matrix(self.given, shallow=shallow, deep=deep)
         for at in shallow:

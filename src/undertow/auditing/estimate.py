@@ -19,7 +19,7 @@ from torch import Tensor
 
 from undertow.auditing.settings import AuditConfig
 from undertow.errors import UndertowError
-from undertow.latent.sources import PROBES
+from undertow.latent.layer import PROBES
 from undertow.richness.alignment import d_lr
 from undertow.session.samples import TEST
 from undertow.session.session import Session, count_of

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from undertow.auditing.answers_lens import AnswersResult
 from undertow.auditing.composites_lens import CompositesResult, CutResult
 from undertow.auditing.drift_lens import ALL, DriftResult
+from undertow.auditing.labels_lens import LabelsResult
 from undertow.auditing.latent_lens import LatentResult
 from undertow.auditing.lens import Result, measures_of
 from undertow.auditing.repairs_lens import RepairsResult
@@ -31,8 +32,8 @@ from undertow.rows import Row
 from undertow.session.settings import Labels
 from undertow.shares import Number, Share, Sure, difference
 
-FRUGAL = ("velpic", "mean")
-"""Probes of one vector for each class: they cannot memorise single labels."""
+FRUGAL = "velpic"
+"""A probe of one vector for each class: it cannot memorise single labels."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class Evidence:
     drift: DriftResult | None = None
     composites: CompositesResult | None = None
     repairs: RepairsResult | None = None
+    wrong: LabelsResult | None = None
     others: tuple[Result, ...] = ()  # of anyone's own lenses
 
     def rows(self) -> list[Row]:
@@ -154,7 +156,7 @@ class Evidence:
     def last_layer_fit(self) -> Sure | None:
         """How well VeLPIC fits the training labels from the last probed layer at the last checkpoint."""
         cells = [] if self.latent is None else self.latent.cells(self.last, "given")
-        found = [cell.share("train", "given") for _, cell in cells if cell.probe == FRUGAL[0]]
+        found = [cell.share("train", "given") for _, cell in cells if cell.probe == FRUGAL]
         known = [share for share in found if share is not None]
         return known[-1].sure() if known else None
 
@@ -186,42 +188,16 @@ class Evidence:
         return one if one is not None and one.value is not None else None
 
     def noise(self) -> tuple[Number, str] | None:
-        """The share of wrong labels and how it is known: measured, estimated or at most."""
+        """The share of wrong labels and how it is known: measured, estimated, or only what is possible."""
         if self.context.wrong_labels is not None:
             wrong, count = self.context.wrong_labels
             return Number(wrong / count), "measured"
-        best = self._best_frugal()
-        if best is None or self.context.classes < 2:
+        if self.wrong is None:
             return None
-        seen, own = best
-        if self.labels == "given":
-            return Number(1 - seen.value, 0.0, 1 - seen.low), "at most"
-        if own is None:
-            return None
-        agreed = own.sure()
-        ends = (self._wrong(seen.low, agreed.high), self._wrong(seen.high, agreed.low))
-        return Number(self._wrong(seen.value, agreed.value), min(ends), max(ends)), "estimated"
-
-    def _best_frugal(self) -> tuple[Sure, Share | None] | None:
-        """The best probe of one vector a class, over all checkpoints: on held-out and on training labels."""
-        for probe in FRUGAL:
-            cells = [
-                cell
-                for at in self.numbers
-                for _, cell in ([] if self.latent is None else self.latent.cells(at, "given"))
-                if cell.probe == probe and cell.share("test", self.labels) is not None
-            ]
-            if cells:
-                best = max(cells, key=lambda cell: _value(cell.share("test", self.labels)))
-                share = best.share("test", self.labels)
-                assert share is not None
-                return share.sure(len(cells)), best.share("train", "given")
-        return None
-
-    def _wrong(self, right: float, agreed: float) -> float:
-        """The share q of wrong labels from agreed = right (1 - q) + (1 - right) q / (C - 1); from 0."""
-        chance = (1 - right) / (self.context.classes - 1)
-        return max(0.0, (right - agreed) / (right - chance)) if right > chance else 0.0
+        rate = self.wrong.rate
+        if rate.value is None:
+            return Number((rate.low + rate.high) / 2, rate.low, rate.high), "possible"
+        return Number(rate.value, rate.low, rate.high), "estimated"
 
     def measures(self) -> dict[str, float]:
         """By name, with _low and _high where the ends are known; names without a number are left out."""
@@ -242,7 +218,7 @@ class Evidence:
         yield "generalisation_gap", self.generalisation_gap()
         memorised, noise, gap = self.memorised(self.last), self.noise(), self.latent_gap()
         yield "memorised", None if memorised is None else memorised.sure()
-        yield "noise", None if noise is None else noise[0]
+        yield "noise", None if noise is None or noise[1] == "possible" else noise[0]
         yield "latent_accuracy", None if gap is None else gap.probed
         yield "latent_gap", None if gap is None else gap.gap
         for kind, (_, one) in self.repaired().items():
@@ -258,10 +234,6 @@ class Evidence:
         yield "answered", Number(self.answers.at[self.last].answered)
         for other in self.others:
             yield from measures_of(other).items()
-
-
-def _value(share: Share | None) -> float:
-    return -1.0 if share is None else share.value
 
 
 def _late_mean(one: CutResult) -> Number:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,9 +17,10 @@ from torch import Tensor
 from undertow.errors import BadData, BadValue
 from undertow.features.layers import INPUT
 from undertow.repairing.gate import Judgement, judge
-from undertow.repairing.head_fits import HeadFitAt, HeadFitGauge, unseen_rows
+from undertow.repairing.head_fits import HeadFitAt, HeadFitGauge, OutputsGauge, unseen_rows
 from undertow.rows import Row
 from undertow.session.answers import AnswersGauge
+from undertow.session.gauge import Gauge
 from undertow.session.reader import ENTERING
 from undertow.session.samples import TEST
 from undertow.session.session import Session
@@ -81,15 +82,18 @@ class RepairsLens:
 
     name = "repair"
 
-    def gauges(self, session: Session) -> Sequence[HeadFitGauge]:
-        """A head on what enters the model's own, and on every layer."""
+    def gauges(self, session: Session) -> Sequence[Gauge[Any]]:
+        """A head on what enters the model's own, and on every layer; and what the model itself answers."""
+        return [OutputsGauge(session.example), *self._fits(session)]
+
+    def _fits(self, session: Session) -> list[HeadFitGauge]:
         if not session.samples.both_labelled:
             raise BadData("nothing can be written back without labels of both splits")
         return [HeadFitGauge(layer, session.example) for layer in (ENTERING, *_graftable(session))]
 
     def __call__(self, session: Session) -> RepairsResult:
         """What held-out samples say of each."""
-        gauges = self.gauges(session)
+        gauges = self._fits(session)
         session.visit([AnswersGauge(session.samples), *gauges], [session.example])
         fits = {one.layer: session.value(one, session.example) for one in gauges}
         known = {layer: fit for layer, fit in fits.items() if fit is not None}

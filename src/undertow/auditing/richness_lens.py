@@ -8,7 +8,7 @@ nc3, nc4; and of some checkpoints the spectrum: quality, utilisation, intensity 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import Tensor
 from undertow.errors import BadData
 from undertow.features.head import layer_called
 from undertow.richness.eigenfunctions import feature_spectrum
-from undertow.richness.head_richness import HeadRichness, Measured, head_richness
+from undertow.richness.head_richness import COLLAPSE, MEASURES, HeadRichness, Measured, head_richness
 from undertow.rows import OUTPUT, Row
 from undertow.session.checkpoints import thinned
 from undertow.session.gauge import Gauge, Needs
@@ -31,6 +31,7 @@ from undertow.sizes import parse_size
 SPECTRA = 5
 """At most so many checkpoints have a spectrum."""
 POSITIONS = 100
+START = "initial_kernel_alignment"
 
 
 @dataclass(frozen=True)
@@ -41,18 +42,18 @@ class RichnessAt:
     count: int
     found: HeadRichness | None
     reason: str = ""
+    asked: tuple[str, ...] = ()  # the measures for which there was all that they need
 
     def rows(self, at: int) -> Iterator[Row]:
         """One row for each measure."""
         if self.found is None:
             yield Row("richness", "d_lr", at, OUTPUT, None, split=TEST, note=self.reason)
             return
-        for own in fields(self.found):
-            one: Measured | None = getattr(self.found, own.name)
-            if one is not None:
-                n = 0 if one.value is None else self.count
-                where: dict[str, Any] = {"low": one.low, "high": one.high, "n": n, "split": TEST}
-                yield Row("richness", own.name, at, self.layer, one.value, note=one.reason, **where)
+        for name in self.asked:
+            one: Measured = getattr(self.found, name)
+            n = 0 if one.value is None else self.count
+            where: dict[str, Any] = {"low": one.low, "high": one.high, "n": n, "split": TEST}
+            yield Row("richness", name, at, self.layer, one.value, note=one.reason, **where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +123,12 @@ class RichnessGauge(Gauge[RichnessAt]):
             weight=weight if len(weight) == classes else None, initial=self._start(sight, features),
             memory=parse_size(session.config.memory), seed=session.config.seed,
         )  # fmt: skip
-        return RichnessAt(sight.head.name, len(features), found)
+        missing = {
+            *(COLLAPSE if split.labels is None else ()),
+            *(() if session.initial is not None else (START,)),
+        }
+        asked = tuple(name for name in MEASURES if name not in missing)
+        return RichnessAt(sight.head.name, len(features), found, asked=asked)
 
     def _start(self, sight: Sight, features: Tensor) -> Tensor | None:
         """What entered the head before training; seen in passing where checkpoint 0 is visited first."""
@@ -174,7 +180,9 @@ class SpectrumGauge(Gauge[SpectrumAt]):
         targets = outputs if labels is None else labels
         fitted, seen = _fitting(train, memory), _fitting(test, memory)
         try:
-            found = feature_spectrum(train[fitted], test[seen], targets[seen], outputs[seen])
+            found = feature_spectrum(
+                train[fitted], test[seen], targets[seen], outputs[seen], positions=POSITIONS
+            )
         except BadData as reason:
             return SpectrumAt(layer, 0, {}, reason=str(reason))
         names = ["utilisation", "intensity"] if labels is None else ["quality", "utilisation", "intensity"]

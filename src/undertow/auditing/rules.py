@@ -236,10 +236,13 @@ def _noise(seen: Evidence) -> Finding:
         text = f"{percent(number.value)} of the {count:,} training labels are wrong (measured)."
         return Finding("noise", text, "yes" if wrong else "no", numbers)
     low, high = number.low or 0.0, number.high or 0.0
-    if how == "at most":
-        text = f"At most about {percent(high)} of the labels are wrong: what the best probe disagrees with."
+    if how == "possible":
+        reason = seen.wrong.rate.reason if seen.wrong is not None else ""
+        text = (
+            f"We cannot tell: between {percent(low)} and {percent(high)} of the labels are wrong ({reason})."
+        )
         return Finding("noise", text, "no" if high < CLEAN else "cannot tell", numbers)
-    text = f"About {percent(number.value)} {within(number)} of the training labels are wrong (an estimate from probes)."
+    text = f"About {percent(number.value)} {within(number)} of the training labels are wrong."
     answer: Answer = "yes" if low > NOISY else "no" if high < CLEAN else "cannot tell"
     return Finding("noise", text, answer, numbers)
 

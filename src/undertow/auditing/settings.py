@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from undertow.errors import BadValue, unknown
 from undertow.session.settings import Labels, SessionConfig
 
-LENSES = ("latent", "richness", "temporal", "repair")
+LENSES = ("latent", "richness", "temporal", "repair", "labels")
 SITUATIONS: dict[Labels, str] = {
     "clean": "clean test labels",
     "noisy": "noisy labels only",
@@ -34,7 +34,7 @@ class AuditConfig(SessionConfig):
     layers: tuple[str, ...] = ("auto",)
     """Names or patterns of layers to probe and cut at; auto takes the model's own choice."""
     lenses: tuple[str | Callable[..., Any], ...] = LENSES
-    """latent, richness, temporal, repair, or package.module:function; the model's own accuracy is always read."""
+    """latent, richness, temporal, repair, labels (where true ones are unknown), or package.module:function."""
     quick: bool = False
     """At most 8 checkpoints and 1,000 samples of each split."""
     probes: tuple[str, ...] = ("masc", "velpic", "logistic")

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow.errors import BadValue, unknown
 from undertow.files import aside
+from undertow.latent.layer import PROBES
 from undertow.latent.probes_gauge import ProbesAt, ProbesGauge, label_sets
-from undertow.latent.sources import PROBES
 from undertow.rows import OUTPUT, Row, frame
 from undertow.session.answers import AnswersAt, AnswersGauge
 from undertow.session.progress import Progress

@@ -21,9 +21,10 @@ from undertow.errors import BadValue
 from undertow.features.budget import choose_route
 from undertow.features.layers import INPUT
 from undertow.features.stream import Batch
+from undertow.latent.layer import PROBES, Answers, Key, Outcome, answer_layer, fit_and_answer
 from undertow.latent.masc import MASC
 from undertow.latent.probe import Probe
-from undertow.latent.sources import PROBES, Moving, Outcome, fit_layer, room_for_fits
+from undertow.latent.sources import Moving, room_for_fits
 from undertow.rows import Row, share_row
 from undertow.session.gauge import Gauge, Needs
 from undertow.session.samples import TEST, TRAIN
@@ -138,67 +139,33 @@ class ProbesGauge(Gauge[ProbesAt]):
         if self.layer == INPUT and sight.session.tokens_by_name:
             new = [ProbeCell(name, fit, reason=NO_INPUT) for fit in labels for name in probes]
         else:
-            new = list(_cells(_source(sight, self.layer), sight.session, labels, probes))
+            new = list(_cells(sight, self.layer, labels, probes))
         fresh = {(one.probe, one.fit) for one in new}
         old = [one for one in kept.cells if (one.probe, one.fit) not in fresh] if kept else []
         return ProbesAt((*old, *new))
 
 
-class HeldSource:
-    """A layer whose features are held."""
+def _fitted(
+    sight: Sight, layer: str, labels: Mapping[str, Tensor], probes: Sequence[str]
+) -> tuple[dict[Key, Outcome], dict[str, Answers]]:
+    """Every probe with every set of labels, and what it answers for both splits."""
+    session = sight.session
+    classes, budget = len(session.samples.classes), parse_size(session.config.memory)
+    room = room_for_fits(budget)
+    if sight.holds({TRAIN: (layer,), TEST: (layer,)}):
+        found, said = fit_and_answer(sight.features(TRAIN, layer), labels, probes, classes=classes, room=room)
+        return found, {TEST: answer_layer(found, sight.features(TEST, layer)), TRAIN: said}
+    counts = session.samples.split(TRAIN).y.bincount(minlength=classes).tolist()
+    width = session.widths([layer])[layer]
+    route = choose_route(counts, width, budget, batch_size=session.config.batch_size)
+    train, test = (_numbered(session.samples.split(name)) for name in (TRAIN, TEST))
 
-    def __init__(self, sight: Sight, layer: str) -> None:
-        self._rows = {split: sight.features(split, layer) for split in (TRAIN, TEST)}
-        self._classes = len(sight.session.samples.classes)
-        self._room = room_for_fits(parse_size(sight.session.config.memory))
+    def batches(samples: Samples, layers: Sequence[str]) -> Iterator[Batch]:
+        return sight.stream(TRAIN if samples is train else TEST, layers)
 
-    def fit(self, labels: Mapping[str, Tensor], probes: Sequence[str]) -> dict[tuple[str, str], Outcome]:
-        """All probes with all sets of labels."""
-        return fit_layer(self._rows[TRAIN], labels, probes, classes=self._classes, room=self._room)
-
-    def blocks(self, split: str) -> Iterator[tuple[slice, Tensor]]:
-        """All rows at once."""
-        yield slice(0, len(self._rows[split])), self._rows[split]
-
-    def close(self) -> None:
-        """Nothing to let go of: the sight holds the features."""
-
-
-class MovingSource:
-    """A layer that does not fit: moments or files of it, and the model run again for scores."""
-
-    def __init__(self, sight: Sight, layer: str) -> None:
-        session, self._layer = sight.session, layer
-        train = session.samples.split(TRAIN)
-        classes, budget = len(session.samples.classes), parse_size(session.config.memory)
-        counts = train.y.bincount(minlength=classes).tolist()
-        route = choose_route(
-            counts, session.widths([layer])[layer], budget, batch_size=session.config.batch_size
-        )
-        numbered = {name: _numbered(session.samples.split(name)) for name in (TRAIN, TEST)}
-
-        def batches(samples: Samples, layers: Sequence[str]) -> Iterator[Batch]:
-            return sight.stream(TRAIN if samples is numbered[TRAIN] else TEST, layers)
-
-        self._inner = Moving(
-            batches, numbered[TRAIN], numbered[TEST], layer, route.kind, classes, room_for_fits(budget)
-        )
-
-    def fit(self, labels: Mapping[str, Tensor], probes: Sequence[str]) -> dict[tuple[str, str], Outcome]:
-        """All probes with all sets of labels, one set after the other."""
-        return {
-            (fit, name): one
-            for fit, own in labels.items()
-            for name, one in self._inner.fit(self._layer, own, probes).items()
-        }
-
-    def blocks(self, split: str) -> Iterator[tuple[slice, Tensor]]:
-        """Batch by batch."""
-        return self._inner.blocks(self._layer, split)
-
-    def close(self) -> None:
-        """Remove the files."""
-        self._inner.close()
+    return Moving(batches, train, test, layer, route.kind, classes, room).fit_and_answer(
+        layer, labels, probes
+    )
 
 
 def _numbered(split: Split) -> Samples:
@@ -206,43 +173,24 @@ def _numbered(split: Split) -> Samples:
     return Samples.of(torch.arange(len(split)), split.y)
 
 
-def _source(sight: Sight, layer: str) -> HeldSource | MovingSource:
-    needs = {TRAIN: (layer,), TEST: (layer,)}
-    return HeldSource(sight, layer) if sight.holds(needs) else MovingSource(sight, layer)
-
-
 def _cells(
-    source: HeldSource | MovingSource, session: Session, labels: Mapping[str, Tensor], probes: Sequence[str]
+    sight: Sight, layer: str, labels: Mapping[str, Tensor], probes: Sequence[str]
 ) -> Iterator[ProbeCell]:
     """One cell for each probe and set of labels."""
-    try:
-        outcomes = source.fit(labels, probes)
-        fitted = {place: one for place, one in outcomes.items() if not isinstance(one, str)}
-        judged = _judged(source, session, fitted)
-    finally:
-        source.close()
+    outcomes, said = _fitted(sight, layer, labels, probes)
     for (fit, name), outcome in outcomes.items():
         if isinstance(outcome, str):
             yield ProbeCell(name, fit, reason=outcome)
-        else:
-            yield ProbeCell(name, fit, tuple(judged[fit, name]), _dimensions(outcome))
+            continue
+        answers = {split: said[split][fit, name] for split in (TEST, TRAIN)}
+        yield ProbeCell(name, fit, tuple(_judged(sight.session, answers)), _dimensions(outcome))
 
 
-def _judged(
-    source: HeldSource | MovingSource, session: Session, fitted: Mapping[tuple[str, str], Probe]
-) -> dict[tuple[str, str], list[Judged]]:
-    """Answers of the probes on both splits, compared with all labels that are known."""
-    found: dict[tuple[str, str], list[Judged]] = {place: [] for place in fitted}
-    for name in (TEST, TRAIN):
-        split = session.samples.split(name)
-        said = {place: torch.empty(len(split), dtype=torch.int64) for place in fitted}
-        for rows, part in source.blocks(name) if fitted else ():
-            for place, probe in fitted.items():
-                said[place][rows] = torch.as_tensor(probe.predict(part)).cpu()
-        for place, own in said.items():
-            for which, labels in split.label_sets().items():
-                found[place].append(Judged(name, which, Share(int((own == labels).sum()), len(labels))))
-    return found
+def _judged(session: Session, answers: Mapping[str, Tensor]) -> Iterator[Judged]:
+    """Answers on both splits, compared with all labels that are known."""
+    for name, own in answers.items():
+        for which, labels in session.samples.split(name).label_sets().items():
+            yield Judged(name, which, Share(int((own.cpu() == labels).sum()), len(labels)))
 
 
 def _dimensions(probe: Probe) -> Dimensions | None:

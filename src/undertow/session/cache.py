@@ -49,12 +49,24 @@ class Cache:
             return None
         mark = key.encode()
         told, content = stored[len(mark) : len(mark) + HASH], stored[len(mark) + HASH :]
-        if not stored.startswith(mark) or told != _digest(content):
+        if not stored.startswith(mark):
+            return None
+        if told != _digest(content):
+            self._path(name, at).unlink(missing_ok=True)  # so that it is measured again
             return None
         try:
             return msgspec.msgpack.decode(content, type=kind, dec_hook=_array_from)
         except (msgspec.DecodeError, ValueError, TypeError):
             return None
+
+    def has(self, name: str, at: int, key: str) -> bool:
+        """Whether a value is there with this key; whether it is whole is seen when it is read."""
+        mark = key.encode()
+        try:
+            with self._path(name, at).open("rb") as file:
+                return file.read(len(mark)) == mark
+        except OSError:
+            return False
 
     def put(self, name: str, at: int, key: str, value: T) -> T:
         """Keep a value, in place of what was there."""

@@ -41,6 +41,9 @@ class Gauge(ABC, Generic[T]):
     depends_on_weights: bool = True
     """False for what no training changes, such as the input: measured once for all checkpoints."""
 
+    stays_in_memory: bool = True
+    """False for values that are large: they are read from disk when they are asked for."""
+
     def needs(self) -> Needs:
         """The layers whose features must be there; none: answers on test samples."""
         return {"test": ()}

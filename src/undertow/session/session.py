@@ -38,6 +38,7 @@ from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
 from undertow.session.settings import SessionConfig
 from undertow.session.sight import Broken, Sight, first_bad_tensor
 from undertow.session.splits import Split
+from undertow.training.foreign import load_weights, read_weights
 from undertow.training.objective import Objective
 from undertow.training.prepare import find_device
 from undertow.training.run import Run
@@ -71,7 +72,7 @@ class Session:
         progress: Progress | None = None,
         **settings: Any,
     ) -> None:
-        """Read the samples and choose the checkpoints; no model is run yet.
+        """Choose the checkpoints; samples are read and models run when they are first needed.
 
         Args:
             run: an opened run that can build its model.
@@ -86,7 +87,7 @@ class Session:
         """
         self.run = run
         self.config = config or SessionConfig.of(**settings)
-        self.samples: SessionSamples = gather_samples(run, train, test, self.config)
+        self._given = (train, test)
         self.checkpoints = choose(run, self.config.checkpoints)
         self.out = Path(out or run.path)
         self.cache = Cache(self.out / FOLDER)
@@ -98,14 +99,35 @@ class Session:
         self._widths: dict[str, int] = {}
         self._values: dict[tuple[str, int, str], Any] = {}
 
+    @cached_property
+    def samples(self) -> SessionSamples:
+        """The samples given, or the run's own: read once, when they are first asked for."""
+        return gather_samples(self.run, *self._given, self.config)
+
+    @property
+    def scaling(self) -> str | None:
+        """How samples that anyone hands over become inputs; None: they are fed as they are."""
+        return self.config.scaling or (self.run.facts.data["scaling"] if self.run.facts.data else None)
+
     # ------------------------------------------------------------------ models
 
-    def model(self, at: int) -> nn.Module:
-        """The model at a checkpoint in evaluation mode; a fresh one for FRESH."""
+    def fresh(self) -> nn.Module:
+        """An untrained model in evaluation mode, the same each time."""
         # A user's factory may draw from the global generator: the same draws each time, and none lost.
         with global_stream(self.config.seed, "fresh model", 0, torch.device("cpu")):
-            model = self.run.fresh().eval() if at == FRESH else self.run.model(at)
+            model = self.run.fresh().eval()
         return model if self.config.device is None else model.to(find_device(self.config.device))
+
+    def model(self, at: int, into: nn.Module | None = None) -> nn.Module:
+        """The model at a checkpoint in evaluation mode, built or loaded into one that was built before.
+
+        A fresh model for FRESH.
+        """
+        model = self.fresh() if into is None else into
+        if at != FRESH:
+            one = self.run.checkpoint(at)
+            load_weights(model, read_weights(one.path), str(one.path))
+        return model
 
     @cached_property
     def initial(self) -> int | None:
@@ -272,7 +294,8 @@ class Session:
     def keep(self, gauge: Gauge[T], at: int, value: T) -> T:
         """Keep what a gauge found."""
         place, key = self._place(gauge, at)
-        self._values[gauge.name, place, key] = value
+        if gauge.stays_in_memory:
+            self._values[gauge.name, place, key] = value
         return self.cache.put(gauge.name, max(place, 0), key, value)
 
     def _kept(self, gauge: Gauge[T], at: int) -> T | None:
@@ -280,14 +303,17 @@ class Session:
         known = (gauge.name, place, key)
         if known not in self._values:
             found = self.cache.get(gauge.name, max(place, 0), key, gauge.kind)
-            if found is None:
-                return None
+            if found is None or not gauge.stays_in_memory:
+                return found
             self._values[known] = found
         return cast("T", self._values[known])
 
     def _is_done(self, gauge: Gauge[Any], at: int) -> bool:
         if gauge.name in self.refused:
             return True
+        if not gauge.stays_in_memory:
+            place, key = self._place(gauge, at)
+            return self.cache.has(gauge.name, max(place, 0), key)
         kept = self._kept(gauge, at)
         return kept is not None and gauge.complete(kept)
 

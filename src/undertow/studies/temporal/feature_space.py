@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.plots import COLOURS, line, panels
 from undertow.studies.findings import Findings, number
-from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, ScaleChange, Study
 from undertow.studies.temporal.composites import cuts
 from undertow.studies.temporal.networks import (
     LAPTOP,
@@ -30,13 +30,13 @@ SPACE = "undertow.studies.temporal.feature_space_measures"
 # ------------------------------------------------------------------------------------------------------- drift
 
 
-def _still_moves(found: Findings) -> Verdict:
+def _still_moves(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for case in found.cases:
         seen = found.seen(case, "parameter_drift", checkpoint="first", layer="all")
         holds &= seen.mean > 0.01
         words.append(f"{case}: {seen}")
-    return Verdict(holds, "|theta_last - theta_first| / |theta_last|, " + "; ".join(words))
+    return ClaimVerdict(holds, "|theta_last - theta_first| / |theta_last|, " + "; ".join(words))
 
 
 def _drift_figure(found: Findings) -> Figure:
@@ -80,8 +80,8 @@ drift = Study(
     measure=f"{SPACE}:drift",
     options={"first": 150, "samples": 200},
     changes={
-        "smoke": Change(cases=SMOKE, options={"first": 3, "samples": 20}, minutes=0.2),
-        "laptop": Change(cases=LAPTOP, options={"first": 25}, because=LAPTOP_WORDS, minutes=3),
+        "smoke": ScaleChange(cases=SMOKE, options={"first": 3, "samples": 20}, minutes=0.2),
+        "laptop": ScaleChange(cases=LAPTOP, options={"first": 25}, because=LAPTOP_WORDS, minutes=3),
     },
     published=(
         Published(
@@ -106,18 +106,18 @@ _MLP2D = TrainConfig(
 )  # fmt: skip
 
 
-def _regions_follow(found: Findings) -> Verdict:
+def _regions_follow(found: Findings) -> ClaimVerdict:
     share, control = found.seen(_PLANE, "region_share"), found.seen(_PLANE, "region_control")
     p = found.mean(_PLANE, "region_p")
-    return Verdict(
+    return ClaimVerdict(
         p < 0.05 and share.mean > control.mean,
         f"{share} of earlier features lie in their last region; exchanged classes {control}, p {number(p)}",
     )
 
 
-def _robust_along(found: Findings) -> Verdict:
+def _robust_along(found: Findings) -> ClaimVerdict:
     kept, random = found.seen(_WIDE, "kept"), found.seen(_WIDE, "kept_random")
-    return Verdict(
+    return ClaimVerdict(
         kept.mean > 0.95,
         f"{kept} keep their class with noise along the main directions, {random} along random",
     )
@@ -157,7 +157,7 @@ induction = Study(
     measure=f"{SPACE}:induction",
     options={"first": 51, "samples": 1000},
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             cases={
                 _PLANE: {"data": "digits", "train_size": 300, "test_size": 100, "epochs": 6},
                 _WIDE: SMOKE[MLP_CASE],
@@ -165,7 +165,7 @@ induction = Study(
             options={"first": 3, "samples": 60},
             minutes=0.2,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             cases={
                 _PLANE: {"train_size": 10_000, "test_size": 2000, "epochs": 100},
                 _WIDE: LAPTOP[MLP_CASE],
@@ -190,7 +190,7 @@ induction = Study(
 _SURROGATES = {"mmd": "MMD", "wasserstein": "sliced Wasserstein", "tv_lower": "lower bound of TV"}
 
 
-def _correlates(found: Findings) -> Verdict:
+def _correlates(found: Findings) -> ClaimVerdict:
     """One of the stand-ins rises with the gap beyond doubt in every network: in one of them alone it may be luck."""
     words, rising = [], dict.fromkeys(_SURROGATES, True)
     for case in found.cases:
@@ -203,7 +203,7 @@ def _correlates(found: Findings) -> Verdict:
             rho, low, high = (float(rows[column].mean()) for column in ("value", "low", "high"))
             rising[name] &= low > 0
             words.append(f"{case}, {title}: rho {number(rho)} ({number(low)} to {number(high)})")
-    return Verdict(any(rising.values()), "; ".join(words))
+    return ClaimVerdict(any(rising.values()), "; ".join(words))
 
 
 def _bound_figure(found: Findings) -> Figure:
@@ -232,8 +232,10 @@ bound = Study(
     measure=f"{SPACE}:bound",
     options={"first": 200, "samples": 5000, "permutations": 199},
     changes={
-        "smoke": Change(cases=SMOKE, options={"first": 4, "samples": 100, "permutations": 9}, minutes=0.2),
-        "laptop": Change(
+        "smoke": ScaleChange(
+            cases=SMOKE, options={"first": 4, "samples": 100, "permutations": 9}, minutes=0.2
+        ),
+        "laptop": ScaleChange(
             cases=LAPTOP,
             options={"first": 40, "samples": 2000, "permutations": 99},
             because=LAPTOP_WORDS,

@@ -1,7 +1,7 @@
 """The networks of paper 000 as it trained them, and small ones for a laptop.
 
     Case("mlp", MLP); Case("resnet", RESNET)
-    Change(train=..., cases={"mlp": LAPTOP_MLP, "resnet": LAPTOP_RESNET})
+    ScaleChange(train=..., cases={"mlp": LAPTOP_MLP, "resnet": LAPTOP_RESNET})
 
 All laptop studies train the same two networks, so that one folder of results trains them once.
 """

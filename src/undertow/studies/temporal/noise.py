@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undertow.plots import COLOURS, line, panels
-from undertow.studies.findings import Curve, Findings, number
-from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
+from undertow.studies.findings import Findings, SeedCurve, number
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, ScaleChange, Study
 from undertow.studies.temporal.composites import NEAR_ONE, cuts, each_cut
 from undertow.studies.temporal.networks import (
     LAPTOP,
@@ -68,7 +68,7 @@ def _kinds(found: Findings) -> list[str]:
     return [kind for kind, pair in _PAIRS.items() if set(pair) <= set(found.cases)]
 
 
-def _collapses(found: Findings) -> Verdict:
+def _collapses(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for kind in _kinds(found):
         for split in ("test", "corrupted"):
@@ -80,10 +80,10 @@ def _collapses(found: Findings) -> Verdict:
                 words.append(
                     f"{kind}, {cut}, {split}: {number(clean.mean())} and {number(noisy.mean())}, {said}"
                 )
-    return Verdict(holds, "; ".join(words))
+    return ClaimVerdict(holds, "; ".join(words))
 
 
-def _clean_near_one(found: Findings) -> Verdict:
+def _clean_near_one(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for kind in _kinds(found):
         for split in ("test", "corrupted"):
@@ -91,7 +91,7 @@ def _clean_near_one(found: Findings) -> Verdict:
                 seen = found.seen(_PAIRS[kind][0], "consistency", layer=cut, split=split)
                 holds &= seen.mean > NEAR_ONE
                 words.append(f"{kind}, {cut}, {split}: {seen}")
-    return Verdict(holds, "; ".join(words))
+    return ClaimVerdict(holds, "; ".join(words))
 
 
 def _noise_figure(found: Findings) -> Figure:
@@ -106,7 +106,7 @@ def _noise_figure(found: Findings) -> Figure:
                 for number_, cut in enumerate(names):
                     seen = consistency_density(_consistencies(found, case, cut, split))
                     if seen.density is not None:
-                        band = Curve(seen.points, seen.density, seen.density, seen.density)
+                        band = SeedCurve(seen.points, seen.density, seen.density, seen.density)
                         name = case.partition(", ")[2] if not number_ else ""
                         line(
                             panel,
@@ -135,7 +135,7 @@ label_noise = Study(
     measure="undertow.studies.temporal.noise_measures:consistency_samples",
     options={"deep": 300, "first": 200, "samples": 10_000, "corruptions": _CORRUPTIONS, "severity": 5},
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             cases={
                 name: settings
                 for kind, settings in ((MLP_CASE, SMOKE_MLP), (RESNET_CASE, SMOKE_RESNET))
@@ -144,7 +144,7 @@ label_noise = Study(
             options={"deep": 6, "first": 4, "samples": 60, "corruptions": ("gaussian_noise", "brightness")},
             minutes=0.3,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             cases={
                 name: settings
                 for kind, settings in ((MLP_CASE, LAPTOP_MLP), (RESNET_CASE, LAPTOP_RESNET))
@@ -171,7 +171,7 @@ label_noise = Study(
 # --------------------------------------------------------------------------------------------------- SGD noise
 
 
-def _dominant(found: Findings) -> Verdict:
+def _dominant(found: Findings) -> ClaimVerdict:
     def judge(case: str, cut: str) -> tuple[bool, str]:
         top = [found.curve(case, name, x="position", layer=cut).mean for name in ("share", "isotropic_share")]
         return bool(top[0][:5].sum() > 2 * top[1][:5].sum()), (
@@ -181,7 +181,7 @@ def _dominant(found: Findings) -> Verdict:
     return each_cut(found, judge)
 
 
-def _rejected(found: Findings) -> Verdict:
+def _rejected(found: Findings) -> ClaimVerdict:
     def judge(case: str, cut: str) -> tuple[bool, str]:
         p = found.of(case, "isotropy_p", layer=cut)["value"].to_numpy(float)
         return bool(
@@ -228,10 +228,10 @@ sgd_noise = Study(
     measure="undertow.studies.temporal.noise_measures:step_noise",
     options={"checkpoints": "100,200,300", "batches": 256, "inputs": 20, "draws": 1999},
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             cases=SMOKE, options={"checkpoints": "last", "batches": 16, "inputs": 2}, minutes=0.2
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             cases=LAPTOP,
             options={"checkpoints": "20,50", "batches": 64, "inputs": 8},
             because=LAPTOP_WORDS,
