@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from scipy.stats import binomtest, norm
-from undertow.auditing.shares import LEVEL, difference, wilson
+
+from undertow.shares import LEVEL, Share, Sure, difference, percent, points, wilson, within
 
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 40), (1, 7), (345, 500), (500, 500)])
@@ -16,6 +17,21 @@ def test_wilson_is_scipys(hits: int, count: int, tries: int):
     found = wilson(hits / count, count, tries)
     assert found.low == pytest.approx(wanted.low, abs=1e-12)
     assert found.high == pytest.approx(wanted.high, abs=1e-12)
+
+
+def test_a_share_is_its_hits_with_the_same_interval():
+    assert Share(345, 500).value == 0.69
+    assert Share(345, 500).sure() == wilson(0.69, 500)
+    assert Share(345, 500).sure(tries=9) == wilson(0.69, 500, tries=9)
+    assert Share(5, 5).sure().low < 1, "an interval has a width at 1 too"
+
+
+def test_words():
+    assert percent(0.692) == "69.2 %"
+    assert points(0.258) == "25.8 points"
+    assert within(Sure(0.69, 0.648, 0.729)) == "(64.8 to 72.9)"
+    assert within(Sure(0.69, 0.648, 0.729).plain, scale=1, digits=2) == "(0.65 to 0.73)"
+    assert within(Sure(0.69, 0.648, 0.729).plain._replace(low=None)) == ""
 
 
 def test_difference_is_antisymmetric_and_holds_its_value():

@@ -14,30 +14,29 @@ import pytest
 
 import undertow as ut
 
-COMMAND = [sys.executable, "-m", "undertow", "audit"]
-OPTIONS = ["--no-report", "--json"]
+CODE = "import sys, undertow as ut; ut.audit(ut.open_run(sys.argv[1]))"
 
 
-@pytest.mark.parametrize("parts", [2, 8])
-def test_kill_9_in_mid_audit(trained, tmp_path, parts):
-    """A real SIGKILL while the audit has stored some of its parts."""
+@pytest.mark.parametrize("values", [2, 12])
+def test_kill_9_in_mid_audit(trained, tmp_path, values):
+    """A real SIGKILL while the audit has kept some of its values."""
     folder = tmp_path / "run"
-    shutil.copytree(trained("clean").path, folder, ignore=shutil.ignore_patterns("audit*", "probes.parquet"))
+    ignored = shutil.ignore_patterns("audit*", "cache", "probes.parquet")
+    shutil.copytree(trained("clean").path, folder, ignore=ignored)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "UNDERTOW_CACHE": str(tmp_path / "cache")}
-    with subprocess.Popen(
-        [*COMMAND, str(folder), *OPTIONS], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as child:
-        stored = folder / "audit-parts"
+    command = [sys.executable, "-c", CODE, str(folder)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as child:
+        stored = folder / "cache"
         until = time.monotonic() + 120
-        while len(list(stored.glob("*.npz"))) < parts and child.poll() is None and time.monotonic() < until:
+        while len(list(stored.glob("*.bin"))) < values and child.poll() is None and time.monotonic() < until:
             time.sleep(0.005)
         assert child.poll() is None, "the audit was over before it could be killed"
         child.send_signal(signal.SIGKILL)
     assert not (folder / "audit.parquet").exists()
-    again = subprocess.run(
-        [*COMMAND, str(folder), *OPTIONS], env=environment, capture_output=True, check=False
-    )
+    kept = {path: path.stat().st_mtime_ns for path in stored.glob("*.bin") if "feature-drift" not in path.name}
+    again = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert again.returncode == 0, again.stderr
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
     whole = ut.audit(trained("clean"), out=tmp_path / "whole").table
     found = pd.read_parquet(folder / "audit.parquet")

@@ -15,9 +15,11 @@ from safetensors.torch import save_file
 import undertow as ut
 from undertow.cli import main
 from undertow.data.samples import Samples
-from undertow.errors import BadData, UnknownName
-from undertow.latent.grid import NO_INPUT, probe_grid
+from undertow.errors import BadData, BadValue, UnknownName
+from undertow.latent.grid import probe_grid
+from undertow.latent.probes_gauge import NO_INPUT
 from undertow.latent.velpic import VeLPIC
+from undertow.session import Session
 
 transformers = pytest.importorskip("transformers")
 
@@ -129,7 +131,7 @@ def test_the_grid_reads_the_mean_of_real_tokens(opened, tmp_path, kind):
     """Fails if padding counts, if an entry is left out of the call, or if batches mix up rows."""
     run, last = opened(kind), EPOCHS[-1]
     table = probe_grid(
-        run, train=TRAIN, test=TEST, layers=BLOCKS[kind].replace("*", "0"), out=tmp_path / "p.parquet",
+        run, train=TRAIN, test=TEST, layers=BLOCKS[kind].replace("*", "0"), out=tmp_path,
         checkpoints="last", batch_size=32, **LIGHT,
     )  # fmt: skip
     model = run.model(last)
@@ -144,28 +146,20 @@ def test_the_grid_reads_the_mean_of_real_tokens(opened, tmp_path, kind):
 
 def test_rows_are_kept_until_any_entry_changes(opened, tmp_path):
     """Fails if the identity of the data leaves out the mask."""
-    settings = {"layers": "bert.pooler", "checkpoints": "last", "out": tmp_path / "p.parquet", **LIGHT}
-    seen = []
-
-    class Watch:
-        def plan(self, words, cells, done):
-            seen.append((cells, done))
-
-        def checkpoint(self, at, cells): ...
-
-        def close(self): ...
-
     other = {name: part.clone() for name, part in TRAIN.x.items()}
     other["attention_mask"][0] = 1
+    passed = []
     for x in (TRAIN.x, TRAIN.x, other):
-        probe_grid(opened("bert"), train=(x, GIVEN), test=TEST, watch=Watch(), **settings)
-    assert seen == [(1, 0), (1, 1), (1, 0)]
+        session = Session(opened("bert"), (x, GIVEN), TEST, checkpoints="last", out=tmp_path)
+        probe_grid(session, layers="bert.pooler", **LIGHT)
+        passed.append(session.passed[EPOCHS[-1], "train"])
+    assert passed == [150, 0, 150]
 
 
 def test_the_layer_input_of_tokens_is_left_out_with_its_reason(opened, tmp_path):
     table = probe_grid(
         opened("gpt2"), train=TRAIN, test=TEST, layers=["input", "transformer.ln_f"], checkpoints="last",
-        out=tmp_path / "p.parquet", **LIGHT,
+        out=tmp_path, **LIGHT,
     )  # fmt: skip
     left = table[table["layer"] == "input"]
     assert left["note"].tolist() == [NO_INPUT]
@@ -203,7 +197,7 @@ def test_where_a_network_cannot_be_cut_the_other_lenses_go_on(audited):
 
 
 def test_an_audit_is_kept_and_a_changed_mask_is_noticed(audited, opened, home):
-    folder = home / "bert-audit" / "audit-parts"
+    folder = home / "bert-audit" / "cache"
     audited("bert")
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     again = ut.audit(opened("bert"), train=TRAIN, test=TEST, out=folder.parent, **LIGHT)
@@ -215,7 +209,8 @@ def test_an_audit_is_kept_and_a_changed_mask_is_noticed(audited, opened, home):
         opened("bert"), train=TRAIN, test=(other, TEST[1]), out=folder.parent, lenses=["richness"], **LIGHT
     )
     changed = {path.name for path in folder.iterdir() if path.stat().st_mtime_ns != before.get(path.name)}
-    assert changed == {f"reading-{at:08d}.npz" for at in EPOCHS}
+    kinds = {(name.rsplit("-", 2)[0], int(name.rsplit("-", 1)[1].removesuffix(".bin"))) for name in changed}
+    assert kinds == {(kind, at) for kind in ("answers", "richness", "spectrum") for at in EPOCHS}
 
 
 def test_inputs_without_labels(opened, tmp_path):
@@ -261,8 +256,9 @@ def test_inputs_that_do_not_fit_are_refused_at_once(opened, tmp_path, kind, case
 @pytest.mark.parametrize("case", ["unknown", "vocabulary", "unequal"])
 def test_repair_and_labels_refuse_them_too(opened, case):
     x, error, words = MISFITS[case]
+    more = {name: TRAIN.x["attention_mask"] for name in x if name not in TRAIN.x}
     with pytest.raises(error, match=words):
-        ut.repair(opened("gpt2"), train=TRAIN, validation=(x, TEST[1]))
+        ut.repair(opened("gpt2"), train=({**TRAIN.x, **more}, GIVEN), test=(x, TEST[1]))
     with pytest.raises(error, match=words):
         ut.label_errors(opened("gpt2"), (x, TEST[1]))
 
@@ -275,10 +271,10 @@ def test_a_missing_label_is_named(opened, tmp_path):
         BadData, match="wanted labels under label or labels, got only input_ids, attention_mask"
     ):
         ut.audit(opened("bert"), train=TRAIN, test=bare, out=tmp_path, **LIGHT)
-    with pytest.raises(BadData, match="wanted labels under label or labels"):
-        probe_grid(opened("bert"), train=TRAIN, test=TEST[0], out=tmp_path / "p.parquet", **LIGHT)
+    with pytest.raises(BadValue, match="got 'no test labels'.*a dict has its labels under label or labels"):
+        probe_grid(opened("bert"), train=TRAIN, test=TEST[0], out=tmp_path, **LIGHT)
     full = datasets.Dataset.from_dict({**columns, "label": TEST[1].tolist()})
-    fixed = ut.repair(opened("bert").model(), train=TRAIN, validation=full, gate=False)
+    fixed = ut.repair(opened("bert").model(), train=TRAIN, test=full, gate=False)
     assert fixed.model(**TEST[0]).logits.shape == (90, 3)
 
 
@@ -286,13 +282,13 @@ def test_repair_and_labels_take_entries_too(opened):
     """The graft pools by the mask that it is called with, and finds held-out samples that were trained on."""
     held = {name: torch.cat([part, TRAIN.x[name][:7]]) for name, part in TEST[0].items()}
     fixed = ut.repair(
-        opened("gpt2"), train=TRAIN, validation=(held, torch.cat([TEST[1], TRUE[:7]])), layer="transformer.h.0",
+        opened("gpt2"), train=TRAIN, test=(held, torch.cat([TEST[1], TRUE[:7]])), layer="transformer.h.0",
         gate=False,
     )  # fmt: skip
     known = set(map(tuple, TRAIN.x["input_ids"].tolist()))  # padding tells the mask here
     twice = sum(tuple(row) in known for row in held["input_ids"].tolist())
     assert 7 <= twice < 97, "some short texts are alike by chance"
-    assert any(note.startswith(f"{twice} of 97 validation samples are training") for note in fixed.notes)
+    assert any(note.startswith(f"{twice} of 97 held-out samples are training") for note in fixed.notes)
     probe = VeLPIC().fit(hand_made(opened("gpt2").model(), TRAIN.x, 0), GIVEN)
     with torch.no_grad():
         said = fixed.model(**TEST[0]).argmax(1)

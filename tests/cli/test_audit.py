@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import undertow as ut
-from undertow.auditing.rows import COLUMNS
 from undertow.cli import main
+from undertow.rows import COLUMNS
 
 TRAIN = ["train", "mlp:32-32", "--data", "digits", "--noise", "0.4", "--device", "cpu", "--quiet"]
 FACTORY = """
@@ -81,7 +81,7 @@ def test_json_and_csv_elsewhere(capsys, run, tmp_path):
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "audit.json",
         "audit.parquet",
-        "audit-parts",
+        "cache",
     }
 
 

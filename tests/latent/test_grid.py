@@ -10,17 +10,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
-from undertow.latent.grid_config import GridConfig
-from undertow.latent.table import Cell, accuracy_row
+from scipy.stats import binomtest
 
 import undertow as ut
-from undertow.errors import BadData, BadValue, RunProblem, UnknownName
+from undertow.errors import BadData, BadValue, UnknownName
 from undertow.latent import KNN, LDA, MASC, VeLPIC
-from undertow.latent.grid import FRESH, probe_grid
+from undertow.latent.grid import GridConfig, probe_grid
+from undertow.rows import COLUMNS
+from undertow.session import Session
+from undertow.session.session import FRESH
 
 CONFIG = ut.TrainConfig("mlp:48-40", data="digits", noise="0.4", epochs=6, checkpoints="0,2,6", device="cpu")
 
@@ -47,7 +48,7 @@ def features(run: ut.Run, at: int, layer: str, x: torch.Tensor) -> torch.Tensor:
 
 
 def test_every_number_against_probes_fitted_by_hand(run: ut.Run, tmp_path: Path):
-    table = probe_grid(run, out=tmp_path / "t.parquet", probes=["masc", "velpic", "lda", "knn"])
+    table = probe_grid(run, out=tmp_path, probes=["masc", "velpic", "lda", "knn"])
     data = run.data()
     for at, layer in [(0, "layer1"), (6, "layer2"), (6, "input")]:
         train, test = (features(run, at, layer, part.x) for part in (data.train, data.test))
@@ -66,7 +67,7 @@ def test_every_number_against_probes_fitted_by_hand(run: ut.Run, tmp_path: Path)
 
 
 def test_dimensions_and_controls(run: ut.Run, tmp_path: Path):
-    table = probe_grid(run, out=tmp_path / "t.parquet", probes="masc")
+    table = probe_grid(run, out=tmp_path, probes="masc")
     sizes = table[table["measure"] == "dimension"]
     assert len(sizes) == 3 * 3 * 3
     assert (sizes["low"] <= sizes["value"]).all()
@@ -78,34 +79,24 @@ def test_dimensions_and_controls(run: ut.Run, tmp_path: Path):
     assert set(scores[scores["checkpoint"] == 0]["layer"]) == {"input", "layer1", "layer2", "output"}
 
 
-def test_the_interval_is_the_bootstrap_of_the_mean():
-    """Against 20,000 real resamples."""
-    right = torch.tensor([True] * 63 + [False] * 37)
-    row = accuracy_row(Cell(0, "l", "p", "given"), "test", "true", right)
-    drawn = np.random.default_rng(0).choice(right.numpy(), (20_000, 100)).mean(1)
-    assert (row["low"], row["high"]) == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=0.011)
-    row = accuracy_row(Cell(0, "l", "p", "given"), "test", "true", torch.ones(5, dtype=torch.bool))
-    assert (row["value"], row["low"], row["high"]) == (1, 1, 1)
-    assert "no width" in row["note"]
+def test_intervals_are_wilsons_and_columns_those_of_all_tables(run: ut.Run, tmp_path: Path):
+    table = probe_grid(run, out=tmp_path, probes="mean", fits="given", checkpoints="last")
+    assert tuple(table.columns) == COLUMNS
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "probes.parquet"), table)
+    for _, row in table[table["measure"] == "accuracy"].iterrows():
+        wanted = binomtest(round(row["value"] * row["n"]), row["n"]).proportion_ci(0.95, method="wilson")
+        assert (row["low"], row["high"]) == pytest.approx((wanted.low, wanted.high), abs=1e-12)
 
 
 @pytest.mark.parametrize("memory", ["600KB", "2GB"])
-def test_a_small_budget_changes_the_route_and_not_the_answer(
-    run: ut.Run, tmp_path: Path, memory: str, monkeypatch
-):
-    plans: list[str] = []
-
-    class Watch:
-        def plan(self, words, cells, done):
-            plans.extend(words)
-
-        def checkpoint(self, at, cells): ...
-        def close(self): ...
-
-    options = {"probes": ["masc", "velpic", "mean"], "checkpoints": "last", "fits": ["given", "true"]}
-    held = probe_grid(run, out=tmp_path / "a.parquet", **options)
-    other = probe_grid(run, out=tmp_path / "b.parquet", memory=memory, watch=Watch(), **options)
-    assert any("moments" in word or "gram" in word for word in plans) == (memory == "600KB")
+def test_a_small_budget_changes_the_route_and_not_the_answer(run: ut.Run, tmp_path: Path, memory: str):
+    options = {"probes": ["masc", "velpic", "mean"], "fits": ["given", "true"]}
+    held = probe_grid(run, out=tmp_path / "a", checkpoints="last", **options)
+    session = Session(run, out=tmp_path / "b", checkpoints="last", memory=memory)
+    other = probe_grid(session, **options)
+    # Layers that do not fit are streamed: once for moments and once for answers of each set of labels.
+    assert (session.passed[6, "train"] > 3 * 1297) == (memory == "600KB")
+    assert (session.passed[6, "train"] == 1297) == (memory == "2GB")
     keys = ["layer", "probe", "fit", "measure", "split", "labels"]
     both = held.merge(other, on=keys, suffixes=("_held", "_other"))
     assert len(both) == len(held) == len(other)
@@ -127,8 +118,8 @@ def test_wide_layers_go_through_files(tmp_path: Path):
         "fits": "given",
         "checkpoints": "last",
     }
-    held = probe_grid(run, out=tmp_path / "a.parquet", **options)
-    wide = probe_grid(run, out=tmp_path / "b.parquet", memory="9MB", **options)
+    held = probe_grid(run, out=tmp_path / "a", **options)
+    wide = probe_grid(run, out=tmp_path / "b", memory="9MB", **options)
     where = {"split": "test", "measure": "accuracy"}
     for probe in ("masc", "velpic"):
         assert value(held, probe=probe, **where) == pytest.approx(
@@ -137,14 +128,14 @@ def test_wide_layers_go_through_files(tmp_path: Path):
     reason = wide[(wide["probe"] == "logistic") & (wide["n"] == 0)]["note"].iloc[0]
     assert "needs the layer's features in memory" in reason
     assert value(held, probe="logistic", **where) > 0.5
-    again = probe_grid(run, out=tmp_path / "b.parquet", **options)
+    again = probe_grid(run, out=tmp_path / "b", **options)
     assert value(again, probe="logistic", **where) > 0.5, (
         "a reason is no number: with more memory it is filled in"
     )
 
 
 def test_what_is_done_is_not_done_again(run: ut.Run, tmp_path: Path, monkeypatch):
-    out = tmp_path / "t.parquet"
+    out = tmp_path
     first = probe_grid(run, out=out, probes="masc", fits="given", checkpoints="0,2")
     fitted: list[str] = []
     original = MASC.fit_each
@@ -153,39 +144,43 @@ def test_what_is_done_is_not_done_again(run: ut.Run, tmp_path: Path, monkeypatch
     assert not fitted
     pd.testing.assert_frame_equal(first, again)
     more = probe_grid(run, out=out, probes="masc", fits="given", checkpoints="all")
-    assert len(fitted) == 3, "three layers of the one new checkpoint"
+    assert len(fitted) == 2, "two layers of the one new checkpoint; the input is the same at all"
     assert len(more) == len(first) * 3 // 2
     assert not more.duplicated(["checkpoint", "layer", "probe", "fit", "measure", "split", "labels"]).any()
 
 
-def test_another_set_up_keeps_the_rows_of_the_first(run: ut.Run, tmp_path: Path):
-    out = tmp_path / "t.parquet"
+def test_another_set_up_has_rows_of_its_own(run: ut.Run, tmp_path: Path):
+    out = tmp_path
     options = {"probes": "mean", "fits": "given", "checkpoints": "last"}
     first = probe_grid(run, out=out, **options)
-    probe_grid(run, out=out, samples=200, **options)
-    assert pd.read_parquet(out)["setup"].nunique() == 2
+    fewer = probe_grid(run, out=out, samples=200, **options)
+    assert set(fewer["n"]) == {200}
+    assert set(first["n"]) == {500, 1297}
     pd.testing.assert_frame_equal(probe_grid(run, out=out, **options), first)
 
 
 def test_a_killed_grid_goes_on(run: ut.Run, tmp_path: Path):
-    """Kill -9 while the second checkpoint is measured; the first one's rows are there and are not made again."""
-    out = tmp_path / "t.parquet"
+    """Kill -9 while the second checkpoint is measured; the first one's values are there and are not made again."""
     code = (
         "import undertow as ut, time\n"
-        "from undertow.latent import grid\n"
-        "class Slow(grid.Silent):\n"
-        "    def checkpoint(self, at, cells): time.sleep(30)\n"
-        f"grid.probe_grid(ut.open_run({str(run.path)!r}), out={str(out)!r}, probes='masc', watch=Slow())\n"
+        "from undertow.session import NoProgress\n"
+        "class Slow(NoProgress):\n"
+        "    def step(self, label, share): time.sleep(30)\n"
+        f"ut.probe_grid(ut.open_run({str(run.path)!r}), out={str(tmp_path)!r}, probes='masc', progress=Slow())\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "OMP_NUM_THREADS": "1"})
     end = time.monotonic() + 120
-    while not out.exists() and time.monotonic() < end:
+    # The input is probed once for all checkpoints, the other two layers and the answers at each.
+    while len(list((tmp_path / "cache").glob("*.bin"))) < 4 and time.monotonic() < end:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    assert set(pd.read_parquet(out)["checkpoint"]) == {0}
-    went_on = probe_grid(run, out=out, probes="masc")
-    whole = probe_grid(run, out=tmp_path / "whole.parquet", probes="masc")
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*.bin")}
+    assert {path.name[-12:-4] for path in kept} == {"00000000"}
+    assert not (tmp_path / "probes.parquet").exists()
+    went_on = probe_grid(run, out=tmp_path, probes="masc")
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    whole = probe_grid(run, out=tmp_path / "whole", probes="masc")
     pd.testing.assert_frame_equal(went_on, whole)
 
 
@@ -203,7 +198,7 @@ def test_foreign_checkpoints_and_a_fresh_model_as_control(tmp_path: Path):
     )
     assert sorted(set(table["checkpoint"])) == [FRESH, 5]
     assert set(table["fit"]) == {"given", "shuffled"}, "true labels are unknown here"
-    with pytest.raises(BadValue, match="both a training and a test split"):
+    with pytest.raises(BadValue, match="a training and a test split with labels, got 'no test samples'"):
         probe_grid(run, train=(data.train.x, data.train.y))
 
 
@@ -213,14 +208,11 @@ def test_bad_names(run: ut.Run, tmp_path: Path):
     with pytest.raises(UnknownName, match="Did you mean 'shuffled'"):
         GridConfig(fits=("shufled",))
     with pytest.raises(UnknownName, match="Did you mean 'layer1'"):
-        probe_grid(run, layers="layr1", out=tmp_path / "t.parquet")
+        probe_grid(run, layers="layr1", out=tmp_path)
     with pytest.raises(BadValue, match="The nearest are"):
-        probe_grid(run, checkpoints="3", out=tmp_path / "t.parquet")
+        probe_grid(run, checkpoints="3", out=tmp_path)
     with pytest.raises(BadValue):
         GridConfig(memory="much")
-    (tmp_path / "bad.parquet").write_text("no table")
-    with pytest.raises(RunProblem, match="Move it away"):
-        probe_grid(run, out=tmp_path / "bad.parquet")
 
 
 PEAK = """
@@ -233,7 +225,7 @@ build = lambda: ut.build_model("mlp:512", (16,), 4, seed=0)
 torch.save(build().state_dict(), folder + "/epoch_1.pt")
 run = ut.open_run(folder, model=build)
 ut.probe_grid(run, train=(x, y), test=(x[:500], y[:500]), layers="layer1", probes=["masc", "velpic"], fits="given",
-              checkpoints="last", memory="40MB", out=f"{folder}/{count}.parquet")
+              checkpoints="last", memory="40MB", out=f"{folder}/{count}")
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
@@ -282,11 +274,11 @@ def test_lda_beyond_the_budget_is_a_reason(tmp_path: Path):
     torch.save(ut.build_model("mlp:1500", (2,), 3, seed=0).state_dict(), tmp_path / "epoch_1.pt")
     run = ut.open_run(tmp_path, model=lambda: ut.build_model("mlp:1500", (2,), 3, seed=0))
     options = {"probes": ["lda", "mean"], "fits": "given", "checkpoints": "last", "layers": "layer1"}
-    scarce = probe_grid(run, data, **options, memory="40MB", out=tmp_path / "a.parquet")
+    scarce = probe_grid(run, data, **options, memory="40MB", out=tmp_path / "a")
     notes = scarce[scarce["probe"] == "lda"]["note"]
     assert notes.str.contains("lda needs .* for the matrices of a layer of width 1500, --memory leaves").all()
     assert (scarce[scarce["probe"] == "mean"]["n"] > 0).all()
-    enough = probe_grid(run, data, **options, memory="1GB", out=tmp_path / "b.parquet")
+    enough = probe_grid(run, data, **options, memory="1GB", out=tmp_path / "b")
     assert (enough[enough["probe"] == "lda"]["n"] > 0).all()
 
 
@@ -304,14 +296,14 @@ def test_other_weights_are_other_numbers(tmp_path: Path):
 
 
 def test_only_what_is_asked_for_is_answered(run: ut.Run, tmp_path: Path):
-    probe_grid(run, out=tmp_path / "t.parquet", probes="mean", checkpoints="last")
-    only = probe_grid(run, out=tmp_path / "t.parquet", probes="mean", checkpoints="last", fits="true")
+    probe_grid(run, out=tmp_path, probes="mean", checkpoints="last")
+    only = probe_grid(run, out=tmp_path, probes="mean", checkpoints="last", fits="true")
     assert set(only[only["probe"] == "mean"]["fit"]) == {"true"}
 
 
 def test_a_probe_that_does_not_go_is_a_reason_and_not_the_end(run: ut.Run, tmp_path: Path):
     table = probe_grid(
-        run, out=tmp_path / "t.parquet", probes=["qda", "mean"], checkpoints="last", fits="given"
+        run, out=tmp_path, probes=["qda", "mean"], checkpoints="last", fits="given"
     )
     failed = table[(table["probe"] == "qda") & (table["n"] == 0)]
     assert len(failed)
@@ -345,13 +337,13 @@ def test_the_fresh_model_is_the_same_each_time_and_costs_no_random_numbers(tmp_p
     for seed in (1, 2):
         torch.manual_seed(seed)
         state = torch.get_rng_state()
-        tables.append(probe_grid(run, data, layers="input", probes="mean", out=tmp_path / f"{seed}.parquet"))
+        tables.append(probe_grid(run, data, layers="input", probes="mean", out=tmp_path / str(seed)))
         assert torch.equal(state, torch.get_rng_state())
     pd.testing.assert_frame_equal(*tables)
 
 
 def test_checkpoints_as_numbers_and_data_that_do_not_fit(run: ut.Run, tmp_path: Path):
-    options = {"out": tmp_path / "t.parquet", "probes": "mean", "fits": "given"}
+    options = {"out": tmp_path, "probes": "mean", "fits": "given"}
     assert set(probe_grid(run, checkpoints=[0, 6], **options)["checkpoint"]) == {0, 6}
     assert set(probe_grid(run, checkpoints=2, **options)["checkpoint"]) == {2}
     with pytest.raises(BadData, match=r"cannot take samples of shape \(2,\)"):

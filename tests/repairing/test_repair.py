@@ -76,8 +76,8 @@ def test_best_layer_is_chosen_and_judged_apart(noisy_run, data):
     fixed = repair(noisy_run, layer="best")
     assert fixed.layer in ("layer1", "layer2")
     assert fixed.judgement.count == len(data.test) // 2
-    assert "chosen on 250 of the validation samples" in fixed.notes[-1]
-    with pytest.raises(BadValue, match="validation samples to choose by"):
+    assert "chosen on 250 of the held-out samples" in fixed.notes[-1]
+    with pytest.raises(BadValue, match="held-out samples to choose by"):
         repair(noisy_run.model(), train=data.train, layer="best", scaling="half")
 
 
@@ -95,12 +95,12 @@ def test_noisy_evidence_says_the_same(noisy_run, data):
     replaced = torch.rand(len(data.test), generator=random) < 0.4
     given = torch.where(replaced, torch.randint(0, 10, replaced.shape, generator=random), data.test.y)
     clean = repair(noisy_run, layer="layer2")
-    known = repair(noisy_run, layer="layer2", validation=(data.test.x, given), validation_noise=0.4)
+    known = repair(noisy_run, layer="layer2", test=(data.test.x, given), test_noise=0.4)
     assert known.accepted
     assert known.before == pytest.approx(clean.before, abs=0.08)
     assert known.after == pytest.approx(clean.after, abs=0.08)
     assert known.calibration.temperature == pytest.approx(clean.calibration.temperature, rel=0.5)
-    blind = repair(noisy_run, layer="layer2", validation=(data.test.x, given), validation_noise=None)
+    blind = repair(noisy_run, layer="layer2", test=(data.test.x, given), test_noise=None)
     assert blind.accepted
     assert blind.calibration is None
     assert "cannot be calibrated" in " ".join(blind.notes)
@@ -117,9 +117,9 @@ def test_training_samples_are_no_evidence(noisy_run, data):
     assert fixed.reason.startswith("cannot tell")
     with pytest.warns(UserWarning, match="cannot tell"):
         fixed = repair(
-            model, train=data.train, validation=(data.train.x[:300], data.train.y[:300]), scaling="half"
+            model, train=data.train, test=(data.train.x[:300], data.train.y[:300]), scaling="half"
         )
-    assert "300 of 300 validation samples are training samples too" in fixed.notes[0]
+    assert "300 of 300 held-out samples are training samples too" in fixed.notes[0]
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     forced = repair(model, train=data.train, scaling="half", gate=False)
     assert forced.accepted
@@ -134,7 +134,7 @@ def test_the_first_checkpoint_and_a_good_model_are_left_alone(noisy_run, inputs)
     fixed = repair(
         noisy_run.model(0),
         train=(x, noisy_run.data().train.y),
-        validation=(x2, y2),
+        test=(x2, y2),
         probe="logistic",
         least=0.9,
     )
@@ -144,7 +144,7 @@ def test_the_first_checkpoint_and_a_good_model_are_left_alone(noisy_run, inputs)
     assert "no more than chance" in " ".join(fixed.notes)  # it was never trained on these labels
     with pytest.raises(BadValue, match="an accepted repair"):
         fixed.save("nowhere.safetensors")
-    again = repair(good, train=(x, noisy_run.data().train.y), validation=(x2, y2))
+    again = repair(good, train=(x, noisy_run.data().train.y), test=(x2, y2))
     assert again.model is good
     assert again.judgement.gain == 0  # its head is that probe already
 
@@ -153,12 +153,12 @@ def test_in_place_and_undone_bit_for_bit(noisy_run, inputs):
     (x, y), held = inputs
     model = noisy_run.model()
     before = bits(model)
-    copied = repair(model, train=(x, y), validation=held)
+    copied = repair(model, train=(x, y), test=held)
     assert copied.model is not model
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert copied.undo() is model
 
-    fixed = repair(model, train=(x, y), validation=held, in_place=True)
+    fixed = repair(model, train=(x, y), test=held, in_place=True)
     assert fixed.model is model
     assert not torch.equal(model.head.weight, before["head.weight"])
     assert fixed.undo() is model
@@ -166,11 +166,11 @@ def test_in_place_and_undone_bit_for_bit(noisy_run, inputs):
     fixed.undo()
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
-    refused = repair(model, train=(x, y), validation=held, in_place=True, least=0.9)
+    refused = repair(model, train=(x, y), test=held, in_place=True, least=0.9)
     assert not refused.accepted
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     with pytest.raises(BadValue, match="A graft is always a model of its own"):
-        repair(model, train=(x, y), validation=held, in_place=True, layer="layer2")
+        repair(model, train=(x, y), test=held, in_place=True, layer="layer2")
 
 
 def test_an_error_on_the_way_puts_an_in_place_edit_back(noisy_run, inputs, monkeypatch):
@@ -183,7 +183,7 @@ def test_an_error_on_the_way_puts_an_in_place_edit_back(noisy_run, inputs, monke
 
     monkeypatch.setattr("undertow.repairing.repair_model.judge", broken)
     with pytest.raises(RuntimeError, match="broken"):
-        repair(model, train=(x, y), validation=held, in_place=True)
+        repair(model, train=(x, y), test=held, in_place=True)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
@@ -202,19 +202,43 @@ def test_data_in_other_forms(noisy_run, data, inputs):
         ((x.numpy(), y.numpy()), (x2.numpy(), y2.tolist())),
         (TensorDataset(x, y), TensorDataset(x2, y2)),
     ):
-        other = repair(noisy_run.model(), train=train, validation=held)
+        other = repair(noisy_run.model(), train=train, test=held)
         assert (other.before, other.after) == (plain.before, plain.after)
     other = repair(noisy_run.model(), train=data)
     assert (other.before, other.after) == (plain.before, plain.after)
+
+
+class TwoInputs(torch.nn.Module):
+    """Is called with two tensors by position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(64, 16), torch.nn.Linear(16, 10)
+
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.body(torch.cat([left, right], 1))))
+
+
+def test_several_inputs_by_position(inputs):
+    """Fails if they are read as one array, as data sets are."""
+    (x, y), (x2, y2) = inputs
+    train, held = ((one.flatten(1)[:, :30], one.flatten(1)[:, 30:]) for one in (x, x2))
+    model = seeded(TwoInputs)
+    fixed = repair(model, train=(train, y), test=(held, y2), gate=False)
+    with torch.no_grad():
+        rows, others = (torch.relu(model.body(one.flatten(1))) for one in (x, x2))
+    probe = VeLPIC().fit(rows, y)
+    assert torch.equal(fixed.model(*held).argmax(1), probe.predict(others))
+    assert fixed.after == float((probe.predict(others) == y2).double().mean())
 
 
 def test_a_convolutional_model_with_log_probabilities():
     """A model of another maker, whose head is not defined last, from a named layer and at its own head."""
     model = LogSoftmax(seeded(TimmLike))
     train, held = images(300), images(150, seed=1)
-    own = repair(model, train=train, validation=held, gate=False)
+    own = repair(model, train=train, test=held, gate=False)
     assert own.layer == "inner.head.fc"
-    graft = repair(model, train=train, validation=held, gate=False, layer="inner.block", conv="mean")
+    graft = repair(model, train=train, test=held, gate=False, layer="inner.block", conv="mean")
     assert graft.model(held[0]).shape == (150, 3)
 
 
@@ -240,12 +264,12 @@ def test_bad_input(noisy_run, inputs):
         repair(model)
     with pytest.raises(BadValue, match=r"train: wanted \(x, y\), Samples"):
         repair(model, train=3)
-    with pytest.raises(BadData, match="validation labels: wanted class numbers 0 to 9"):
-        repair(model, train=(x, y), validation=(held[0], held[1] + 5))
+    with pytest.raises(BadData, match="test labels: wanted class numbers 0 to 9"):
+        repair(model, train=(x, y), test=(held[0], held[1] + 5))
     with pytest.raises(BadData, match="NaN"):
-        repair(model, train=(x * torch.nan, y), validation=held)
-    with pytest.raises(BadValue, match="validation_noise"):
-        repair(noisy_run, validation_noise=40)
+        repair(model, train=(x * torch.nan, y), test=held)
+    with pytest.raises(BadValue, match="test_noise"):
+        repair(noisy_run, test_noise=40)
     with pytest.raises(BadValue, match="kept checkpoint"):
         repair(noisy_run, checkpoint=17)
     with pytest.raises(BadValue, match=r"one output per class .N, C."):

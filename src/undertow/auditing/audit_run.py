@@ -26,17 +26,17 @@ from typing import Any, TypeVar
 import torch
 
 from undertow.auditing.answers_lens import AnswersLens
-from undertow.auditing.composites_lens import CompositesLens
+from undertow.auditing.composites_lens import CompositesLens, CompositesResult
 from undertow.auditing.drift_lens import DriftLens
 from undertow.auditing.estimate import Work, estimate
 from undertow.auditing.evidence import Context, Evidence
 from undertow.auditing.labels_lens import LabelsLens
 from undertow.auditing.latent_lens import LatentLens
-from undertow.auditing.lens import Lens, Result, find_lens, gauges_of, name_of
+from undertow.auditing.lens import Lens, Result, find_lens, gauges_of
 from undertow.auditing.outcome import QUICK, Audit, holds_full_audit, make_audit
 from undertow.auditing.repairs_lens import RepairsLens
 from undertow.auditing.richness_lens import RichnessLens
-from undertow.auditing.settings import LENSES, AuditConfig
+from undertow.auditing.settings import LENSES, AuditConfig, name_of
 from undertow.errors import BadData, BadValue
 from undertow.features.layers import INPUT
 from undertow.latent.grid import check_probes
@@ -51,6 +51,8 @@ from undertow.temporal.cuts import find_cut, find_cuts, sort_cuts
 from undertow.training.run import Run
 
 T = TypeVar("T")
+COMPOSITES = CompositesLens((), 2, 2)
+"""Stands for composites in notes, before their cuts are known."""
 FIELDS = {
     "latent": "latent", "richness": "richness", "temporal": "drift", "repair": "repairs", "labels": "wrong",
 }  # fmt: skip
@@ -84,12 +86,15 @@ def audit(
     """
     chosen = (config or AuditConfig.of(**settings)).thinned()
     check_probes(chosen.probes, chosen.fits)
+    if isinstance(run, Session) and chosen.quick:
+        raise BadValue("audit(quick=True)", "a run", "a session", "Give Session(run, samples=1000, ...).")
     place = Path(out or (run.out if isinstance(run, Session) else run.path))
     beside = out is None and chosen.quick and holds_full_audit(place)
     kept = place / QUICK if beside else place
     session = session_of(run, train, test, chosen, out=kept, progress=progress)
     session.checkpoints = thinned(session.checkpoints, chosen.most_checkpoints or len(session.checkpoints))
-    auditor = Auditor(session, chosen, shares=isinstance(run, Session))
+    config = replace(chosen, **session.config.shared())
+    auditor = Auditor(session, config, shares=isinstance(run, Session))
     if beside:
         auditor.note(f"kept in {kept}, as {place} holds a full audit.")
     try:
@@ -177,7 +182,7 @@ class Auditor:
         if answers.at:
             looked = {field: self._look(found[name]) for name, field in FIELDS.items() if name in found}
             if "temporal" in self.named:
-                looked["composites"] = self._look(self._composites())
+                looked["composites"] = self._or_note(COMPOSITES, self._composites, None)
         others = [self._look(lens) for lens in self.own if answers.at]
         for name, reason in session.refused.items():
             self.note(f"{name}: {reason}")
@@ -187,9 +192,10 @@ class Auditor:
         )  # fmt: skip
         return Evidence(context, answers, **looked, others=tuple(one for one in others if one is not None))
 
-    def _composites(self) -> CompositesLens:
+    def _composites(self) -> CompositesResult:
         own = self.config
-        return CompositesLens(self.cuts, own.matrix_checkpoints, own.matrix_samples, self._pair)
+        lens = CompositesLens(self.cuts, own.matrix_checkpoints, own.matrix_samples, self._pair)
+        return lens(self.session)
 
     def _look(self, lens: Lens) -> Result | None:
         return self._or_note(lens, lambda: lens(self.session), None)
@@ -221,7 +227,7 @@ class Auditor:
                 self.note(f"temporal: no composites at {where}: {reason}.")
             return tuple(valid)
         found = [
-            self._or_note(CompositesLens((), 2, 2), lambda name=name: find_cut(model, name, few).name, "")
+            self._or_note(COMPOSITES, lambda name=name: find_cut(model, name, few).name, "")
             for name in names
         ]
         return tuple(filter(None, found))
@@ -250,7 +256,7 @@ class Auditor:
         matrix = len(thinned(session.checkpoints, self.config.matrix_checkpoints))
         pairs = 0
         if "temporal" in self.named:
-            cuts = self._or_note(CompositesLens((), 2, 2), lambda: len(self.cuts), 0)
+            cuts = self._or_note(COMPOSITES, lambda: len(self.cuts), 0)
             # A new checkpoint makes composites with all others, in both orders.
             pairs = cuts * (matrix**2 - max(0, matrix - len(new)) ** 2)
         self.estimate = estimate(session, self.config, self.layers, Work(len(new), pairs))

@@ -48,11 +48,6 @@ def gauges_of(lens: Lens, session: Session) -> Sequence[Gauge[Any]]:
     return [] if asked is None else asked(session)
 
 
-def name_of(lens: Lens) -> str:
-    """How a lens is called in notes."""
-    return str(getattr(lens, "name", None) or getattr(lens, "__name__", type(lens).__name__))
-
-
 def find_lens(named: object, known: Sequence[str]) -> str | Lens:
     """A built-in lens by name, anyone's as package.module:function, or a function itself."""
     if callable(named):

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from undertow.errors import BadData
+from undertow.errors import BadData, BadValue
 from undertow.features.layers import INPUT
 from undertow.repairing.gate import Judgement, judge
 from undertow.repairing.head_fits import HeadFitAt, HeadFitGauge, OutputsGauge, unseen_rows
@@ -89,8 +89,7 @@ class RepairsLens:
     def _fits(self, session: Session) -> list[HeadFitGauge]:
         if not session.samples.both_labelled:
             raise BadData("nothing can be written back without labels of both splits")
-        layers = [name for name in session.layers("auto") if name != INPUT]
-        return [HeadFitGauge(layer, session.example) for layer in (ENTERING, *layers)]
+        return [HeadFitGauge(layer, session.example) for layer in (ENTERING, *_graftable(session))]
 
     def __call__(self, session: Session) -> RepairsResult:
         """What held-out samples say of each."""
@@ -99,8 +98,17 @@ class RepairsLens:
         fits = {one.layer: session.value(one, session.example) for one in gauges}
         known = {layer: fit for layer, fit in fits.items() if fit is not None}
         evidence = _Evidence(session)
-        found = (evidence.head(known.pop(ENTERING)), evidence.graft(known)) if known else ()
+        head = known.pop(ENTERING, None)
+        found = (*([] if head is None else [evidence.head(head)]), evidence.graft(known))
         return RepairsResult(session.example, found, session.samples.test_labels)
+
+
+def _graftable(session: Session) -> list[str]:
+    """Layers that a head could be put on; none where the network does not say which."""
+    try:
+        return [name for name in session.layers("auto") if name != INPUT]
+    except BadValue:
+        return []
 
 
 class _Evidence:

@@ -67,5 +67,11 @@ class AuditConfig(SessionConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        named = [one if isinstance(one, str) else getattr(one, "__name__", str(one)) for one in self.lenses]
-        return {**super().to_dict(), "lenses": named}
+        return {**super().to_dict(), "lenses": [name_of(one) for one in self.lenses]}
+
+
+def name_of(lens: str | Callable[..., Any]) -> str:
+    """How a lens is called in notes and in audit.json."""
+    if isinstance(lens, str):
+        return lens
+    return str(getattr(lens, "name", None) or getattr(lens, "__name__", type(lens).__name__))

@@ -31,6 +31,7 @@ from undertow.latent.probes_gauge import ProbesAt, ProbesGauge, label_sets
 from undertow.rows import OUTPUT, Row, frame
 from undertow.session.answers import AnswersAt, AnswersGauge
 from undertow.session.progress import Progress
+from undertow.session.samples import TEST, TRAIN
 from undertow.session.session import FRESH, Session, session_of
 from undertow.session.settings import SessionConfig
 from undertow.training.run import Run
@@ -117,13 +118,14 @@ def grid_gauges(
     session: Session, layers: Sequence[str], probes: Sequence[str], fits: Sequence[str]
 ) -> list[ProbesGauge]:
     """One gauge for each layer."""
-    if not session.samples.both_labelled:
-        raise BadValue(
-            "probes",
-            "a training and a test split with labels",
-            "none of one of them",
-            "Give train= and test=.",
-        )
+    for name in (TRAIN, TEST):
+        split = session.samples.train if name == TRAIN else session.samples.test
+        if split is None or split.labels is None:
+            raise BadValue(
+                "probes", "a training and a test split with labels",
+                f"no {name} {'samples' if split is None else 'labels'}",
+                f"Give {name}=(x, y); a dict has its labels under label or labels.",
+            )  # fmt: skip
     labels = label_sets(session, fits)
     return [ProbesGauge(layer, probes, labels) for layer in session.layers(layers)]
 
@@ -195,5 +197,5 @@ def probe_grid(
 def _with_fresh(session: Session) -> list[int]:
     """The fresh model goes first where all checkpoints are wanted and 0 is missing."""
     run = session.run
-    missing = session.checkpoints == run.epochs and run.factory is not None and 0 not in run.epochs
+    missing = session.config.checkpoints == "all" and run.factory is not None and 0 not in run.epochs
     return [*([FRESH] if missing else []), *session.checkpoints]

@@ -36,6 +36,7 @@ from undertow.repairing.head_edit import HeadEdit, write_head
 from undertow.repairing.head_fits import TOO_WIDE, HeadFitAt, HeadFitGauge, OutputsGauge
 from undertow.repairing.outcome import BEST, Repair, RepairConfig
 from undertow.repairing.transfer import LINEAR, linear_parts, reader_with_head
+from undertow.session.answers import AnswersGauge
 from undertow.session.reader import ENTERING, Reader
 from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
 from undertow.session.session import Session, session_of
@@ -75,12 +76,18 @@ def repair(
     """
     chosen = config or RepairConfig.of(**settings)
     # Held-out labels count as true unless it is said that they are noisy.
-    chosen = replace(chosen, labels="clean" if chosen.test_noise == 0 else "noisy")
+    if not isinstance(model, Session):
+        chosen = replace(chosen, labels="clean" if chosen.test_noise == 0 else "noisy")
     if isinstance(model, nn.Module):
         if train is None:
             raise BadValue("repair", "the samples that the model was trained on", None, "Give train=(x, y).")
         return _Work(model, gather_samples(None, train, test, chosen), chosen, in_place).repaired(None)
+    if train is None and test is not None and isinstance(model, Run):
+        train = model.data().train
     session = session_of(model, train, test, chosen)
+    chosen = replace(chosen, **session.config.shared())
+    if chosen.labels == "noisy" and chosen.test_noise == 0:
+        chosen = replace(chosen, test_noise=None)
     at = session.run.checkpoint(checkpoint).at
     work = _Work(session.model(at), session.samples, chosen, in_place, _Shared(session, at))
     return work.repaired(session.run.facts.model)
@@ -98,6 +105,11 @@ class _Shared:
         self.session.visit([OutputsGauge(self.at), *gauges.values()], [self.at])
         found = {layer: self.session.value(gauge, self.at) for layer, gauge in gauges.items()}
         return {layer: fit for layer, fit in found.items() if fit is not None}
+
+    def said(self) -> Tensor | None:
+        """(N,) classes that the model answers on training samples, if another verb asked."""
+        found = self.session.value(AnswersGauge(self.session.samples), self.at)
+        return None if found is None else torch.from_numpy(found.said[TRAIN]).long()
 
     def before(self) -> Tensor | None:
         """What the model answers on held-out samples (N, C)."""
@@ -353,7 +365,9 @@ class _Work:
     def _compare_with_training(self) -> None:
         """Say so if the model knows nothing of the labels that it is said to be trained with."""
         few = self.train.take(torch.arange(min(1000, len(self.train.y))))
-        agrees = float((self.reader.answers(few.x).argmax(1) == few.y).double().mean())
+        known = None if self.shared is None else self.shared.said()
+        said = self.reader.answers(few.x).argmax(1) if known is None else known[: len(few.y)]
+        agrees = float((said == few.y).double().mean())
         chance = 1 / self.classes
         if agrees < chance + 3 * (chance * (1 - chance) / len(few.y)) ** 0.5:
             self._note(

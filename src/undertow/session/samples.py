@@ -12,10 +12,10 @@ Held-out labels count as true, unless the configuration says that they are noisy
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ from undertow.training.run import Run
 from undertow.training.seeds import stream
 
 TRAIN, TEST = "train", "test"
+Taken = TypeVar("Taken", Samples, Split)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +97,7 @@ def gather_samples(run: Run | None, train: Any, test: Any, config: SessionConfig
         data = train if test is None else replace(train, test=_samples(test, TEST))
         return _of_data(replace(data, scaling=scaling or data.scaling), config)
     pair = train is not None and test is not None
-    if pair and not _is_bare(train) and not _is_bare(test):
+    if pair and not any(_is_bare(one) or _is_positional(one) for one in (train, test)):
         data, own = _data_set(train, test)
         return _of_data(replace(data, scaling=scaling or own), config)
     return _of_parts(train, test, scaling, config)
@@ -125,7 +126,7 @@ def _of_data(data: DataSet, config: SessionConfig) -> SessionSamples:
 
 
 def _of_parts(train: Any, test: Any, scaling: str | None, config: SessionConfig) -> SessionSamples:
-    """One split alone, or two of which one has no labels."""
+    """One split alone, or two of which one has no labels or is called with several inputs by position."""
     first = None if train is None else _part(train, TRAIN, config)
     second = None if test is None else _part(test, TEST, config)
     if second is not None and config.labels != "noisy":
@@ -140,9 +141,10 @@ def _of_parts(train: Any, test: Any, scaling: str | None, config: SessionConfig)
 
 def _part(source: Any, where: str, config: SessionConfig) -> Split:
     if _is_bare(source):
-        return Split(_drawn(_bare(source, where), config).x)
-    found = _drawn(_samples(source, where), config)
-    return Split(found.x, found.y, found.true)
+        found = Split(_bare(source, where))
+    else:
+        found = read_split(_samples(source, where) if isinstance(source, DataSet) else source, where)
+    return _drawn(found, config)
 
 
 def _samples(source: Any, where: str) -> Samples:
@@ -169,14 +171,22 @@ def _is_bare(source: Any) -> bool:
     return isinstance(source, Tensor)
 
 
-def _bare(given: Any, where: str) -> Samples:
+def _is_positional(source: Any) -> bool:
+    """Whether these are several inputs with labels, ((a, b), y): tensors that no data set holds."""
+    pair = cast("Sequence[Any]", source)
+    return isinstance(source, tuple | list) and len(pair) == 2 and isinstance(pair[0], tuple | list) and all(
+        isinstance(part, Tensor) for part in cast("Sequence[Any]", pair[0])
+    )  # fmt: skip
+
+
+def _bare(given: Any, where: str) -> Inputs:
     x = read_entries(cast("Mapping[str, Any]", given), where) if isinstance(given, Mapping) else given
     if not count(x):
         raise BadData(f"{where}: wanted samples, got none.")
-    return Samples.of(x, torch.zeros(count(x), dtype=torch.int64))
+    return x
 
 
-def _drawn(samples: Samples, config: SessionConfig) -> Samples:
+def _drawn(samples: Taken, config: SessionConfig) -> Taken:
     most = config.samples
     if most is None or most >= len(samples):
         return samples

@@ -48,6 +48,7 @@ T = TypeVar("T")
 FRESH = -1
 """The number of the fresh model that stands in for a missing checkpoint 0."""
 FOLDER = "cache"
+APART = "its layers do not fit into the memory together: give more --memory"
 
 
 @dataclass(frozen=True)
@@ -280,6 +281,7 @@ class Session:
             missing = [one for one in missing if one not in ready]
             for one in ready:
                 self._measure(one, sight)
+        self.refused |= {one.name: APART for one in missing}
 
     def _measure(self, gauge: Gauge[Any], sight: Sight) -> None:
         try:
@@ -342,13 +344,18 @@ def session_of(
     out: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Session:
-    """The session given, or a new one of these arguments."""
+    """The session given, or a new one of these arguments; beside a session, samples and its settings are refused."""
     if not isinstance(run, Session):
         return Session(run, train, test, config=config, out=out, progress=progress)
-    if train is not None or test is not None:
+    plain, own = SessionConfig().shared(), run.config.shared()
+    beside = [name for name, part in {"train": train, "test": test}.items() if part is not None]
+    beside += [name for name, value in config.shared().items() if value not in (plain[name], own[name])]
+    if beside:
         raise BadValue(
-            config.verb, "samples in the session", "samples beside it", "Give them to Session(...)."
-        )
+            config.verb, "samples and shared settings in the session", f"{', '.join(beside)} beside it",
+            "Give them to Session(...).",
+        )  # fmt: skip
+    run.progress = progress or run.progress
     return run
 
 

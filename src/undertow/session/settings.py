@@ -71,7 +71,8 @@ class SessionConfig:
                 raise unknown(f"{cls.verb} setting", name, known)
         for name in cls.lists:
             if name in given:
-                given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
+                one = isinstance(given[name], str) or callable(given[name])
+                given[name] = (given[name],) if one else tuple(given[name])
         numbers = given.get("checkpoints")
         if numbers is not None and not isinstance(numbers, str):
             listed = [numbers] if isinstance(numbers, int) else cast("Iterable[int]", numbers)

@@ -67,8 +67,12 @@ class Sight:
         return self._outputs[split]
 
     def features(self, split: str, layer: str) -> Tensor:
-        """(N, D): features that are held in this round."""
-        return self._held[split, layer]
+        """(N, D): features that are held in this round; those of a layer that fits none come by a pass of their own."""
+        if layer == ENTERING and self.head is None:
+            raise BadData(self.why_no_head)
+        if (split, layer) in self._held:
+            return self._held[split, layer]
+        return torch.cat([batch.features[layer] for batch in self.stream(split, [layer])])
 
     def holds(self, needs: Needs) -> bool:
         """Whether all features that are needed are there in this round; of a model without a head, as far as can be."""
@@ -171,17 +175,15 @@ def _broken_by_data(head: Head | None) -> Generator[None]:
 
 
 def pack(sizes: Mapping[str, int], room: int) -> list[tuple[str, ...]]:
-    """Names in order, in groups whose sizes add up to `room` at most; what fits no group is left out."""
+    """Names in groups whose sizes add up to `room` at most, each in the first that takes it; what fits none is left out."""
     groups: list[list[str]] = []
-    left = -1
     for name, size in sizes.items():
-        if size > room:
-            continue
-        if size > left:
-            groups.append([])
-            left = room
-        groups[-1].append(name)
-        left -= size
+        if size <= room:
+            free = (group for group in groups if sum(sizes[other] for other in group) + size <= room)
+            group = next(free, None)
+            if group is None:
+                groups.append(group := [])
+            group.append(name)
     return [tuple(group) for group in groups]
 
 
