@@ -155,7 +155,7 @@ class LogisticProbe(Probe):
                 f"LogisticProbe: after {found.nit} iterations the gradient is {steepest:.2g}, above tol="
                 f"{self.tol:g}. Scale the features, or raise max_iter, l2 or tol.",
                 ConvergenceWarning,
-                stacklevel=6,
+                stacklevel=8,
             )
         return {"n_iter_": int(found.nit), "converged_": steepest <= self.tol}
 
