@@ -43,7 +43,7 @@ def small_trainings(epochs: int) -> list[Task]:
     plan = {"case": "bench", "actions": [], "measure": "engine:last_accuracy", "options": {}}
     return [
         Task(
-            "undertow.studies.work:train_and_measure",
+            "undertow.studies.train_and_measure:train_and_measure",
             {**plan, "seed": seed, "config": {**config, "seed": seed}},
         )
         for seed in range(TRAININGS)

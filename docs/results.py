@@ -52,7 +52,7 @@ def page(studies: Sequence[Found], pictures: dict[str, str] | None = None) -> st
         "What the studies found at laptop scale, written by `python docs/results.py studies` from the rows that "
         "`undertow study run` saved. Networks and sets are smaller than the papers' ([studies](studies.md) says how), "
         "so the papers' numbers are seldom met; claims are what to look at. Laptop settings were tried until networks "
-        "learned their wrong labels by heart, which the claims about falling accuracy presuppose "
+        "memorised their wrong labels, which the claims about falling accuracy presuppose "
         "([what was tried](studies.md#laptop-settings-of-the-latent-studies), on seed 0; a command with --first-seed "
         "ran on fresh ones). Every study that ran is listed, with "
         "what failed. Times are those of all tasks, added up, for one core each; "

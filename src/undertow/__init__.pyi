@@ -5,13 +5,14 @@ from . import richness as richness
 from . import studies as studies
 from . import temporal as temporal
 from ._version import __version__ as __version__
+from .auditing.audit_run import audit as audit
 from .auditing.outcome import Audit as Audit
 from .auditing.settings import AuditConfig as AuditConfig
-from .auditing.work import audit as audit
 from .data.load import load_data as load_data
 from .data.noise import LabelNoise as LabelNoise
 from .data.samples import DataSet as DataSet
 from .data.samples import Samples as Samples
+from .engine.study_runner import run_study as run_study
 from .errors import UndertowError as UndertowError
 from .features.tap import Tap as Tap
 from .labels.choice import Choice as Choice
@@ -21,8 +22,8 @@ from .labels.search import LabelConfig as LabelConfig
 from .labels.search import label_errors as label_errors
 from .latent.discriminant import LDA as LDA
 from .latent.discriminant import QDA as QDA
+from .latent.grid import GridConfig as GridConfig
 from .latent.grid import probe_grid as probe_grid
-from .latent.grid_config import GridConfig as GridConfig
 from .latent.logistic import LogisticProbe as LogisticProbe
 from .latent.masc import MASC as MASC
 from .latent.nearest import KNN as KNN
@@ -35,7 +36,11 @@ from .repairing.outcome import RepairConfig as RepairConfig
 from .repairing.repair_model import repair as repair
 from .report.page import write_report as write_report
 from .richness.alignment import d_lr as d_lr
+from .rows import Row as Row
+from .session.session import Session as Session
+from .session.settings import SessionConfig as SessionConfig
 from .temporal.compose_merge import compose as compose
+from .studies.outcome import StudyOutcome as StudyOutcome
 from .temporal.cuts import valid_cuts as valid_cuts
 from .temporal.matrix import composite_matrix as composite_matrix
 from .training.config import TrainConfig as TrainConfig

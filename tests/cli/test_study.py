@@ -9,6 +9,10 @@ import pytest
 from undertow.cli import main
 
 
+def smoke(name, out):
+    return ["study", "run", name, "--scale", "smoke", "--out", str(out), "--workers", "1"]
+
+
 def test_list_names_every_study(capsys):
     from undertow.studies.catalogue import STUDIES
 
@@ -44,17 +48,7 @@ def test_show_says_what_a_scale_changes(capsys):
 
 
 def test_run_tells_paper_ours_within_and_claims(capsys, tmp_path):
-    command = [
-        "study",
-        "run",
-        "richness/target-scale",
-        "--scale",
-        "smoke",
-        "--out",
-        str(tmp_path),
-        "--workers",
-        "1",
-    ]
+    command = smoke("richness/target-scale", tmp_path)
     assert main(command) == 0
     out = capsys.readouterr().out
     assert "within" in out
@@ -73,7 +67,7 @@ def test_wrong_names_are_answered(capsys, tmp_path):
     assert main(["study", "run", "richness/target-scale", "--scale", "huge", "--out", str(tmp_path)]) == 2
     assert "There is no scale 'huge'" in capsys.readouterr().err
     assert main(["study", "run"]) == 2
-    assert "study list" in capsys.readouterr().err
+    assert "NAME is missing; give a study" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -90,26 +84,16 @@ def test_missing_data_stops_before_any_training(capsys, tmp_path, no_data):
     names = ["richness/nystrom", "richness/weight-decay"]
     assert main(["study", "run", *names, "--out", str(tmp_path / "out"), "--workers", "1"]) == 1
     error = capsys.readouterr().err
-    assert "Nothing was trained: richness/weight-decay cannot have its data. mnist: " in error
+    assert "Nothing was trained, because data is missing for richness/weight-decay. mnist: " in error
     assert "UNDERTOW_DATA" in error
     assert not (tmp_path / "out" / "runs").exists()
     assert not (tmp_path / "out" / "richness").exists()
 
 
 def test_a_finished_study_needs_no_data(capsys, tmp_path, monkeypatch):
-    command = [
-        "study",
-        "run",
-        "richness/nystrom",
-        "--scale",
-        "smoke",
-        "--out",
-        str(tmp_path),
-        "--workers",
-        "1",
-    ]
+    command = smoke("richness/nystrom", tmp_path)
     assert main(command) == 0
-    monkeypatch.setattr("undertow.cli.study.check_data", lambda studies: found.extend(studies))
+    monkeypatch.setattr("undertow.engine.study_runner.check_data", lambda studies: found.extend(studies))
     found = []
     assert main(command) == 0
     assert found == []
@@ -127,12 +111,7 @@ def test_list_tells_costs_and_where_data_is(capsys, no_data):
 
 
 def test_report_writes_one_page(capsys, tmp_path):
-    assert (
-        main(
-            ["study", "run", "richness/nystrom", "--scale", "smoke", "--out", str(tmp_path), "--workers", "1"]
-        )
-        == 0
-    )
+    assert main(smoke("richness/nystrom", tmp_path)) == 0
     capsys.readouterr()
     assert main(["study", "report", str(tmp_path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

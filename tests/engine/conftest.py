@@ -20,12 +20,16 @@ def square(number, workspace):
         log.write(f"{os.getpid()}\\n")
     return [{"number": number, "square": number**2}, {"number": number, "extra": "x"}]
 
-def slow_square(number, seconds, log, workspace):
-    """Says where it runs when it begins and when it ends; all processes of a node are one session."""
+def held_square(number, free, gate, log, workspace):
+    """Says where it runs when it begins and when it ends; from number `free` on it waits until the gate is there.
+
+    All processes of a node are one session.
+    """
     node = os.getsid(0)
     with Path(log).open("a") as lines:
         lines.write(f"begin {number} {node}\\n")
-    time.sleep(seconds)
+    while number >= free and not Path(gate).exists():
+        time.sleep(0.02)
     with Path(log).open("a") as lines:
         lines.write(f"end {number} {node}\\n")
     return [{"number": number, "square": number**2, "node": node}]

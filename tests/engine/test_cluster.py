@@ -12,9 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,14 +22,13 @@ import pytest
 
 from undertow.cli import main
 from undertow.engine import Store
-from undertow.engine import cluster as ray_engine
-from undertow.engine.cluster import Caller, Unreachable, attempt_there, connected
-from undertow.errors import BadValue
+from undertow.engine.cluster import Caller, attempt_there
+from undertow.engine.ray_connection import IN_TIME, Unreachable, connected
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: pip install 'undertow[ray]'")
 
-PATIENCE = 90
-"""Seconds for a node to come up on a busy machine."""
+PATIENCE = 300
+"""Seconds for a process to start or to end, however busy the machine; nothing waits for them to pass."""
 
 
 class Node:
@@ -129,7 +126,7 @@ def cluster(task_folder):
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", token)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("PYTHONPATH", str(task_folder))
+        patch.setenv("PYTHONPATH", f"{task_folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
         patch.delenv("RAY_ADDRESS", raising=False)
         two = TwoNodes(folder)
         try:
@@ -177,67 +174,11 @@ def told(process: subprocess.Popen) -> dict:
     return json.loads(out)
 
 
-def test_whoever_does_not_answer_is_told_in_time(tmp_path, monkeypatch):
-    """A port that is closed or silent, and the file that a dead cluster left behind; Ray alone dials for minutes."""
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")  # lest a cluster that lives on this machine lets us in
-    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    (tmp_path / "ray").mkdir()
-    (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{free_port()}")
-
-    def dial(address: str) -> tuple[str, float]:
-        began = time.monotonic()
-        with pytest.raises(Unreachable) as caught, connected(address):
-            pass
-        return str(caught.value), time.monotonic() - began
-
-    with socket.socket() as door, ThreadPoolExecutor() as pool:
-        door.bind(("127.0.0.1", 0))
-        door.listen()
-        silent, closed = f"127.0.0.1:{door.getsockname()[1]}", f"127.0.0.1:{free_port()}"
-        addresses = ["auto", silent, closed, f"ray://{silent}", f"ray://{closed}"]
-        for address, (words, seconds) in zip(addresses, pool.map(dial, addresses), strict=True):
-            assert words.startswith(f"Cannot reach a Ray cluster at {address}: ")
-            assert seconds < 15
-
-
-def test_dialling_survives_a_thread_that_sets_variables(monkeypatch):
-    """Fails ("Bad address") where the child is started with the environment that the thread moves meanwhile."""
-    monkeypatch.setattr(ray_engine, "JOIN", 0.3)
-    done = threading.Event()
-
-    def set_variables() -> None:
-        names = [f"UNDERTOW_TEST_{number}" for number in range(200)]
-        while not done.is_set():
-            os.environ.update(dict.fromkeys(names, "x" * 50))
-            for name in names:
-                del os.environ[name]
-
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(set_variables)
-        try:
-            for _ in range(5):
-                with pytest.raises(Unreachable, match="Cannot reach a Ray cluster"):
-                    ray_engine._try_in_a_process("127.0.0.1:1")
-        finally:
-            done.set()
-
-
-@pytest.mark.parametrize("address", ["nowhere", "host:port", "ray://10.0.0.1"])
-def test_an_address_that_is_none_is_refused(address):
-    with (
-        pytest.raises(BadValue, match="address: wanted auto, HOST:PORT or ray://HOST:PORT"),
-        connected(address),
-    ):
-        pass
-
-
 def test_a_cluster_of_this_machine_is_started_if_none_is_named(tmp_path, tasks, driver, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    todo = tasks("slow_square", 1, 2, seconds=0, log=str(tmp_path / "log"))
+    todo = tasks("square", 1, 2)
     assert told(driver(todo, workers=2))["failed"] == {}
-    assert Store(tmp_path / "tasks").rows(todo)["square"].tolist() == [1, 4]
+    assert Store(tmp_path / "tasks").rows(todo)["square"].dropna().tolist() == [1, 4]
 
 
 def test_the_command_line_takes_an_address(tmp_path, capsys):
@@ -246,12 +187,6 @@ def test_the_command_line_takes_an_address(tmp_path, capsys):
     assert main([*command, "--engine", "ray", "--address", address, "--cpus", "2", "--gpus", "0.5"]) == 1
     assert f"Cannot reach a Ray cluster at {address}" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_without_ray_the_way_to_it_is_told(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(FileNotFoundError, match=re.escape("pip install 'undertow[ray]'")), connected():
-        pass
 
 
 def test_a_node_works_where_it_can_see_the_callers_folder_else_in_its_own(tmp_path, tasks, monkeypatch):
@@ -295,7 +230,7 @@ def test_bad_tasks_stop_no_other_and_finished_ones_run_once(tmp_path, tasks, clu
 
 def test_what_no_node_has_is_refused(tasks, cluster, driver):
     _, err = driver(tasks("square", 1), address=cluster.address, gpus=1).communicate(timeout=PATIENCE)
-    assert "a node with 1 CPUs, 1 GPUs for a task, got '1 CPUs, 0 GPUs and" in err
+    assert "a task needs 1 CPU, 1 GPU, the largest node has 1 CPU, 0 GPU and" in err
 
 
 def test_from_afar_by_the_client_address(tmp_path, tasks, cluster, driver):
@@ -311,7 +246,7 @@ def test_a_wrong_token_is_told_in_time(cluster, monkeypatch):
     began = time.monotonic()
     with pytest.raises(Unreachable, match=reason), connected(cluster.address):
         pass
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < IN_TIME
 
 
 def test_a_whole_study_gives_the_same_rows_as_here(tmp_path, cluster):
@@ -334,16 +269,17 @@ def test_a_whole_study_gives_the_same_rows_as_here(tmp_path, cluster):
 
 def test_a_killed_node_loses_and_doubles_nothing(tmp_path, tasks, cluster, driver):
     """The last test of the cluster: the second node is gone after it."""
-    log, store, count = tmp_path / "log", Store(tmp_path / "tasks"), 12
-    todo = tasks("slow_square", *range(count), seconds=0.8, log=str(log))
+    log, gate, store, count = tmp_path / "log", tmp_path / "gate", Store(tmp_path / "tasks"), 12
+    todo = tasks("held_square", *range(count), free=4, gate=str(gate), log=str(log))
     process = driver(todo, address=cluster.address)
     deadline = time.monotonic() + PATIENCE
     lost = cluster.second.name
-    while not (caught := unfinished(log, lost)) or len(logged(log, "end")) < 2:
+    while not (caught := unfinished(log, lost)) or len(logged(log, "end")) < 4:
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.02)
     cluster.second.kill()
+    gate.touch()
 
     assert told(process) == {"failed": {}, "done": list(range(1, count + 1))}
     rows = store.rows(todo)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from undertow.errors import BadValue
-from undertow.features.budget import choose_route, estimate_memory, plan_routes
+from undertow.features.budget import choose_route, estimate_memory
 from undertow.sizes import parse_size
 
 TEN = [1000] * 10
@@ -51,21 +51,6 @@ def test_estimates_count_the_state_that_is_really_there():
     assert estimate_memory("moments", TEN, 2048).held >= 10 * 2048**2 * 8
     assert estimate_memory("gram", TEN, 16384).stored == 10_000 * 16384 * 4
     assert estimate_memory("gram", TEN, 16384).total < 2**30
-
-
-def test_layers_of_one_pass_share_the_budget():
-    """Fails if each layer is given the whole budget: two states of 350 MB do not fit in 600 MB."""
-    dims = {"fc4": 2048, "fc3": 2048, "fc1": 128}
-    per_class = [3000] * 10
-    plenty = plan_routes(dims, per_class, "2GB")
-    assert [route.kind for route in plenty.values()] == ["moments"] * 3
-    assert list(plenty) == list(dims)
-    tight = plan_routes(dims, per_class, "700MB")
-    assert sorted(route.kind for route in tight.values()) == ["gram", "moments", "moments"]
-    held = sum(route.estimate.held for route in tight.values())
-    assert held + max(route.estimate.work for route in tight.values()) <= 700e6
-    with pytest.raises(BadValue, match="room for layer 'fc1'"):
-        plan_routes(dims, per_class, "100kB")
 
 
 def test_sizes_need_no_torch():

@@ -6,10 +6,11 @@ import os
 import socket
 import subprocess
 import sys
+from functools import reduce
 
 import torch
 
-from undertow.features.moments import Moments, merge_all
+from undertow.features.moments import Moments
 from undertow.features.processes import reduce_over_processes
 
 WORKER = """
@@ -66,7 +67,9 @@ def test_two_processes_give_the_moments_of_all_samples(tmp_path):
     one, two = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     whole = Moments.of(*(torch.cat(pair) for pair in zip(*(p[:2] for p in parts), strict=True)), 4)
     outputs = torch.cat([p[2] for p in parts])
-    merged = merge_all(Moments.of(features, labels, 4, outs) for features, labels, outs in parts)
+    merged = reduce(
+        Moments.merge, [Moments.of(features, labels, 4, outs) for features, labels, outs in parts]
+    )
     assert merged.joint is not None
     assert one["counts"].tolist() == whole.counts.tolist()
     assert one["count"] == 100

@@ -319,3 +319,57 @@ def test_scores_come_in_blocks_of_rows(features: Features, monkeypatch: pytest.M
         monkeypatch.setattr("undertow.latent.probe.ROWS", 10)
         np.testing.assert_allclose(fitted.scores(rows), whole, rtol=1e-9, atol=1e-12)
         monkeypatch.undo()
+
+
+def label_sets(labels: Tensor) -> list[Any]:
+    """As they are, shuffled, without one class, and as words."""
+    shuffled = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(4))]
+    return [labels, shuffled, labels.clamp(max=2), np.array(["ant", "bee", "cat", "dog"])[shuffled]]
+
+
+@each_probe
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_several_sets_of_labels_at_once_are_as_each_alone(
+    probe: Probe, dtype: torch.dtype, features: Features
+) -> None:
+    """Fails if fits of one pass mix their classes, or if names and counts of one land in another."""
+    rows, labels = features(200, 5)
+    rows, sets = rows.to(dtype), label_sets(labels)
+    unfitted = clone(probe)
+    for found, own in zip(unfitted.fit_each(rows, sets), sets, strict=True):
+        alone = clone(probe).fit(rows, own)
+        np.testing.assert_array_equal(found.classes_, alone.classes_)
+        np.testing.assert_array_equal(found.counts_, alone.counts_)
+        near = 1e-9 if dtype == torch.float64 else 1e-5
+        np.testing.assert_allclose(found.scores(rows), alone.scores(rows), rtol=near, atol=near)
+        np.testing.assert_array_equal(found.predict(rows), alone.predict(rows))
+        assert set(vars(found)) == set(vars(alone))
+    assert not hasattr(unfitted, "classes_")
+
+
+def test_several_probes_for_the_same_rows_answer_as_each_alone(
+    features: Features, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails if what one prepares is taken by another kind, or blocks of rows are joined wrongly."""
+    monkeypatch.setattr("undertow.latent.probe.ROWS", 30)
+    rows, labels = features(103, 6)
+    fitted = [one for probe in PROBES for one in probe.fit_each(rows, label_sets(labels))]
+    fitted += [KNN().fit(rows[:50], labels[:50]), KNN(k=1).fit(rows, labels), fitted[0]]
+    for given in (rows, rows.numpy()):
+        said = Probe.predict_each(fitted, given)
+        for probe, own in zip(fitted, said, strict=True):
+            alone = probe.predict(given)
+            assert type(own) is type(alone)
+            np.testing.assert_array_equal(own, alone)
+    assert Probe.predict_each([], rows) == []
+
+
+def test_neighbours_of_the_same_rows_are_looked_for_once(
+    features: Features, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, labels = features(60, 6)
+    fitted = KNN().fit_each(rows, [labels, labels.flip(0), labels.roll(1)])
+    calls, topk = [], Tensor.topk
+    monkeypatch.setattr(Tensor, "topk", lambda *given, **options: calls.append(1) or topk(*given, **options))
+    Probe.predict_each(fitted, rows)
+    assert len(calls) == 1

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from undertow.latent.grid_config import GridConfig
+from undertow.latent.table import Cell, accuracy_row
 
 import undertow as ut
 from undertow.errors import BadData, BadValue, RunProblem, UnknownName
 from undertow.latent import KNN, LDA, MASC, VeLPIC
 from undertow.latent.grid import FRESH, probe_grid
-from undertow.latent.grid_config import GridConfig
-from undertow.latent.table import Cell, accuracy_row
 
 CONFIG = ut.TrainConfig("mlp:48-40", data="digits", noise="0.4", epochs=6, checkpoints="0,2,6", device="cpu")
 
@@ -147,8 +147,8 @@ def test_what_is_done_is_not_done_again(run: ut.Run, tmp_path: Path, monkeypatch
     out = tmp_path / "t.parquet"
     first = probe_grid(run, out=out, probes="masc", fits="given", checkpoints="0,2")
     fitted: list[str] = []
-    original = MASC.fit
-    monkeypatch.setattr(MASC, "fit", lambda self, *a: fitted.append("masc") or original(self, *a))
+    original = MASC.fit_each
+    monkeypatch.setattr(MASC, "fit_each", lambda self, *a: fitted.append("masc") or original(self, *a))
     again = probe_grid(run, out=out, probes="masc", fits="given", checkpoints="0,2")
     assert not fitted
     pd.testing.assert_frame_equal(first, again)

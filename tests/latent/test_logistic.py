@@ -56,6 +56,23 @@ def test_adam_equals_torch(
     assert probe.converged_ is False
 
 
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-9), (torch.float32, 1e-5)], ids=str)
+def test_fits_that_step_together_equal_torch_one_by_one(
+    features: Features, dtype: torch.dtype, near: float
+) -> None:
+    """Fails if the softmax runs over the classes of another fit, or if fits differ in start or order."""
+    rows, labels = features(301, 512)
+    rows, sets = rows.to(dtype), [labels, labels.flip(0), labels.roll(1), labels.clamp(max=2)]
+    probe = LogisticProbe(epochs=5, batch_size=50, lr=0.01, seed=3)
+    for found, own in zip(probe.fit_each(rows, sets), sets, strict=True):
+        layer = by_autograd(rows, own, len(own.unique()), epochs=5, batch=50, lr=0.01, seed=3)
+        np.testing.assert_allclose(found.coef_, layer.weight.detach(), rtol=near, atol=near / 10)
+        np.testing.assert_allclose(found.intercept_, layer.bias.detach(), rtol=near, atol=near / 10)
+        loss = nn.functional.cross_entropy(layer(rows), own).detach()
+        assert found.loss_ == pytest.approx(float(loss), rel=near)
+        assert (found.n_iter_, found.converged_) == (5, False)
+
+
 def test_adam_starts_like_a_linear_layer(features: Features) -> None:
     rows, labels = features(400, 25)
     probe = LogisticProbe(epochs=1, lr=1e-12, batch_size=400).fit(rows, labels)

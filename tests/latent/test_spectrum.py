@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from undertow.errors import BadData
+from undertow.features import wide
+from undertow.features.wide import TensorRows
 from undertow.latent import spectrum
-from undertow.latent.spectrum import eigenvectors, eigenvectors_of_each, eigh
+from undertow.latent.spectrum import eigenvectors, eigenvectors_of_each, eigenvectors_of_rows, eigh
 
 
 def planted(values: Tensor, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
@@ -291,3 +293,62 @@ def test_rank_deficient_relu_moments_in_float32(rows: int) -> None:
     assert torch.isfinite(found.vectors).all()
     exact = torch.linalg.eigvalsh(features.double().T @ features.double()).flip(0)
     assert len(found.values) == wanted_count(exact, 0.99)
+
+
+def rows_with(values: Tensor, count: int, dtype: torch.dtype) -> tuple[TensorRows, Tensor]:
+    """Rows (count, D) whose X^T X has the given eigenvalues, and its eigenvectors."""
+    draw = torch.Generator().manual_seed(7)
+    left = torch.linalg.qr(torch.randn(count, len(values), generator=draw, dtype=torch.float64))[0]
+    right = torch.linalg.qr(torch.randn(len(values), len(values), generator=draw, dtype=torch.float64))[0]
+    return TensorRows(((left * values.sqrt()) @ right.T).to(dtype), torch.arange(count)), right
+
+
+@pytest.mark.parametrize("wanted", [{"share": 0.9}, {"share": 0.97}, {"count": 1}, {"count": 20}], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_rows_in_blocks_have_the_eigenvectors_of_their_moment(
+    dtype: torch.dtype, wanted: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails if a block is lost, the leading ones are taken off twice, or the count is off by one."""
+    monkeypatch.setattr(wide, "READ_BYTES", 4 * 700 * 111)
+    values = like_relu(700)
+    k = int(wanted.get("count", 0)) or wanted_count(values, wanted["share"])
+    values[:k] *= 1.02  # a gap at the cut, without which the subspace is not defined
+    k = int(wanted.get("count", 0)) or wanted_count(values, wanted["share"])
+    rows, vectors = rows_with(values, 900, dtype)
+    found = eigenvectors_of_rows(rows, **wanted)
+    assert found is not None
+    assert found.vectors.shape == (700, k)
+    assert found.vectors.dtype == dtype
+    assert found.total == pytest.approx(float(values.sum()), rel=1e-6)
+    np.testing.assert_allclose(found.values, values[:k], rtol=1e-10 if dtype == torch.float64 else 1e-3)
+    near = 1e-9 if dtype == torch.float64 else 1e-4
+    assert smallest_cosine(vectors[:, :k], found.vectors) > 1 - near
+
+
+@pytest.mark.parametrize("rank", [1, 7, 32, 40, 100])
+@pytest.mark.parametrize("wanted", [{"share": 1.0}, {"count": 200}], ids=str)
+def test_rows_in_blocks_of_low_rank(rank: int, wanted: dict[str, float]) -> None:
+    """Fails if a space that ends within a block is taken for the whole, or rounding for a direction."""
+    values = torch.zeros(600, dtype=torch.float64)
+    values[:rank] = torch.arange(rank, 0, -1)
+    rows, vectors = rows_with(values, 700, torch.float32)
+    found = eigenvectors_of_rows(rows, **wanted)
+    assert found is not None
+    assert len(found.values) == rank
+    assert smallest_cosine(vectors[:, :rank], found.vectors) > 1 - 1e-4
+
+
+def test_rows_of_zeros_have_no_directions() -> None:
+    nothing = eigenvectors_of_rows(TensorRows(torch.zeros(30, 20), torch.arange(30)), share=0.9)
+    assert nothing is not None
+    assert nothing.vectors.shape == (20, 0)
+
+
+def test_more_than_a_thin_space_holds_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails if what was found within the limit is passed off as what was asked for."""
+    monkeypatch.setattr(spectrum, "DIRECTIONS", 192)
+    rows, _ = rows_with(torch.ones(400, dtype=torch.float64), 500, torch.float32)
+    assert eigenvectors_of_rows(rows, share=0.9) is None
+    rows, _ = rows_with(like_relu(700), 900, torch.float32)
+    assert eigenvectors_of_rows(rows, share=0.999) is None
+    assert eigenvectors_of_rows(rows, share=0.5) is not None

@@ -10,11 +10,10 @@ import torch
 from torch import nn
 
 from undertow.errors import BadData
-from undertow.features import Moments
 from undertow.richness import (
+    DLR,
     cka,
     effective_dimension,
-    effective_dimension_from_moments,
     initial_kernel_alignment,
     squared_parameter_norm,
 )
@@ -72,11 +71,14 @@ def test_effective_dimension_of_eigenvalues():
 def test_effective_dimension_from_features_and_moments(width, leave_first):
     """Fails if the moments are centred, or the wrong side of a wide matrix is taken."""
     features = draw(40, width) @ torch.diag(torch.linspace(1, 3, width).double()) + 0.5
-    moments = Moments.of(features, torch.arange(40) % 3, 3)
+    metric = DLR()
+    for part in features.split(9):
+        metric.update(part, part[:, :2])
     eigenvalues = np.linalg.svd(features.numpy(), compute_uv=False) ** 2
     wanted = effective_dimension(eigenvalues, leave_first)
     assert effective_dimension(features, leave_first) == pytest.approx(wanted, rel=1e-10)
-    assert effective_dimension_from_moments(moments, leave_first) == pytest.approx(wanted, rel=1e-10)
+    streamed = effective_dimension(metric.kernel().eigenvalues(), leave_first)
+    assert streamed == pytest.approx(wanted, rel=1e-10)
 
 
 def test_collapsed_classes_have_as_many_dimensions():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from undertow.errors import BadData
+from undertow.errors import BadData, BadValue
 from undertow.richness import feature_spectrum
 from undertow.richness.eigenfunctions import ordered_basis
 
@@ -62,6 +62,30 @@ def test_sums_are_shares_of_the_spaces():
     assert found.intensity[0] == 1
     same = feature_spectrum(train.numpy(), test.numpy(), onehot.numpy(), outputs.numpy())
     assert torch.equal(same.quality, found.quality)
+
+
+@pytest.mark.parametrize(("n", "p"), [(200, 12), (200, 90), (60, 90)])
+@pytest.mark.parametrize("qr", [True, False])
+def test_the_first_positions_are_those_of_the_whole(n, p, qr):
+    """Fails if another side, other eigenvectors or another order are taken for a few positions."""
+    train, test, labels, outputs = sample(p=p, n=n)
+    whole = feature_spectrum(train, test, labels, outputs, qr)
+    few = feature_spectrum(train, test, labels, outputs, qr, positions=10)
+    for name in (
+        "eigenvalues",
+        "quality",
+        "utilisation",
+        "intensity",
+        "feature_quality",
+        "feature_utilisation",
+    ):
+        wanted = getattr(whole, name)[:10]
+        torch.testing.assert_close(getattr(few, name), wanted, rtol=1e-9, atol=1e-10)
+    assert (few.target_rank, few.learned_rank) == (whole.target_rank, whole.learned_rank)
+    more = feature_spectrum(train, test, labels, outputs, qr, positions=500)
+    assert len(more.quality) == len(whole.quality)
+    with pytest.raises(BadValue, match="1 or more"):
+        feature_spectrum(train, test, labels, outputs, qr, positions=0)
 
 
 def test_without_qr_sums_exceed_one():

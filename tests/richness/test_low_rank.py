@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from undertow.errors import BadData
-from undertow.features import Moments, merge_all
-from undertow.richness import cka, d_lr, d_lr_from_moments, low_rank, low_rank_from_moments
+from undertow.richness import DLR, cka, d_lr, low_rank
 
 CLOSE = {"rel": 0, "abs": 1e-12}
 
@@ -34,6 +33,14 @@ def by_definition(features, outputs):
     return 1 - np.trace(t @ t_mp) / (np.linalg.norm(t) * np.linalg.norm(t_mp))
 
 
+def streamed(features, outputs, size=17, projection=True):
+    """The result of batches."""
+    metric = DLR(projection)
+    for part, out in zip(features.split(size), outputs.split(size), strict=True):
+        metric.update(part, out)
+    return metric.compute()
+
+
 def sample(n=60, p=7, c=3, offset=1.5, seed=0):
     features = draw(n, p, seed=seed) + offset
     outputs = features @ draw(p, c, seed=seed + 1) + 0.5 * draw(n, c, seed=seed + 2) + 2
@@ -45,17 +52,11 @@ def sample(n=60, p=7, c=3, offset=1.5, seed=0):
 def test_features_moments_and_operators_agree(c, offset):
     """Fails if the projection is on centred outputs, or if a constant multiple a1 is not removed."""
     features, outputs = sample(c=c, offset=offset)
-    labels = torch.arange(60) % 4
-    whole = Moments.of(features, labels, 4, outputs)
-    parts = merge_all(
-        Moments.of(f, y, 4, o)
-        for f, y, o in zip(features.split(17), labels.split(17), outputs.split(17), strict=True)
-    )
     wanted = by_definition(features, outputs)
     assert d_lr(features, outputs) == pytest.approx(wanted, rel=0, abs=1e-10)
     assert d_lr(features.numpy(), outputs.numpy()) == d_lr(features, outputs)
-    assert d_lr_from_moments(whole) == pytest.approx(d_lr(features, outputs), **CLOSE)
-    assert d_lr_from_moments(parts) == pytest.approx(d_lr(features, outputs), **CLOSE)
+    for size in (60, 17):
+        assert streamed(features, outputs, size).value == pytest.approx(d_lr(features, outputs), **CLOSE)
 
 
 @pytest.mark.parametrize("size", [1e-25, 1.0, 1e25])
@@ -67,6 +68,13 @@ def test_float32_rows_keep_their_digits(offset, size):
     wanted = d_lr(features.double(), outputs.double())
     assert d_lr(features, outputs, precise=True) == pytest.approx(wanted, **CLOSE)
     assert d_lr(features, outputs) == pytest.approx(wanted, rel=0, abs=1e-7)
+
+
+@pytest.mark.parametrize("size", [1e-120, 1e-9, 1e9, 1e120])
+def test_float64_features_of_any_size(size):
+    """Fails if squares of products overflow or vanish."""
+    features, outputs = sample()
+    assert d_lr(features * size, outputs) == pytest.approx(d_lr(features, outputs), **CLOSE)
 
 
 def test_invariant_to_rotation_scale_and_shift_of_features():
@@ -86,9 +94,9 @@ def test_invariant_to_invertible_mixing_of_outputs_but_the_shortcut_is_not():
 
 def test_the_shortcut_is_cka_of_features_and_outputs():
     features, outputs = sample()
-    moments = Moments.of(features, torch.zeros(60, dtype=torch.int64), 1, outputs)
-    assert d_lr(features, outputs, projection=False) == pytest.approx(1 - cka(features, outputs), **CLOSE)
-    assert d_lr_from_moments(moments, projection=False) == pytest.approx(1 - cka(features, outputs), **CLOSE)
+    wanted = pytest.approx(1 - cka(features, outputs), **CLOSE)
+    assert d_lr(features, outputs, projection=False) == wanted
+    assert streamed(features, outputs, projection=False).value == wanted
 
 
 def test_zero_for_collapsed_features():
@@ -162,8 +170,8 @@ def test_few_samples_are_told_and_need_no_wide_matrix():
     assert found.value == pytest.approx(by_definition(features, outputs), **CLOSE)
     with pytest.warns(UserWarning, match="only 20 samples for 50 features"):
         assert d_lr(features, outputs) == found.value == float(found)
-    moments = Moments.of(features, torch.zeros(20, dtype=torch.int64), 1, outputs)
-    assert low_rank_from_moments(moments).value == pytest.approx(found.value, **CLOSE)
+    moments = streamed(features, outputs)
+    assert (moments.note, moments.value) == (found.note, pytest.approx(found.value, **CLOSE))
 
 
 @pytest.mark.parametrize("projection", [True, False])
@@ -197,8 +205,3 @@ def test_few_samples_are_told_and_need_no_wide_matrix():
 def test_degenerate_input_is_refused_in_words(features, outputs, message, projection):
     with pytest.raises(BadData, match=message):
         low_rank(features, outputs, projection)
-
-
-def test_moments_without_outputs_are_refused():
-    with pytest.raises(BadData, match="Gather them with outputs"):
-        d_lr_from_moments(Moments.of(draw(9, 2), torch.zeros(9, dtype=torch.int64), 1))

@@ -1,4 +1,4 @@
-"""The last layer found, a whole network measured in one pass, and tracked while it trains."""
+"""The last layer found, and a whole network measured in one pass."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from undertow.errors import BadData, BadValue, UnknownName
 from undertow.features.head import last_layer, watch_layer
 from undertow.models.build import build_model
 from undertow.richness import (
-    RichnessTracker,
     d_lr,
+    d_lr_interval,
     effective_dimension,
-    low_rank,
     measure_richness,
     neural_collapse,
     squared_parameter_norm,
 )
-from undertow.richness.gathering import Gatherer
+from undertow.richness.head_richness import COLLAPSE, MEASURES
 
 
 class Net(nn.Module):
@@ -71,16 +70,38 @@ def test_one_pass_gives_what_the_plain_functions_give():
 
     with torch.no_grad():
         features, outputs = model.eval().body(x), model(x)
-    assert found.d_lr == pytest.approx(d_lr(features, outputs), rel=0, abs=1e-6)
-    assert found.effective_dimension == pytest.approx(effective_dimension(features), rel=1e-6)
-    assert found.effective_dimension_rest == pytest.approx(effective_dimension(features, True), rel=1e-6)
-    collapse = neural_collapse(features, y, model.head.weight)
-    assert found.collapse is not None
-    assert found.collapse.nc1 == pytest.approx(collapse.nc1, rel=1e-6)
-    assert found.collapse.nc3 == pytest.approx(collapse.nc3, rel=1e-6)
-    assert found.squared_parameter_norm == squared_parameter_norm(model)
+    wanted = d_lr_interval(features, outputs)
+    ends = [found.d_lr.value, found.d_lr.low, found.d_lr.high]
+    assert ends == pytest.approx([wanted.value, wanted.low, wanted.high], rel=1e-6)
+    assert found.effective_dimension.value == pytest.approx(effective_dimension(features), rel=1e-6)
+    rest = effective_dimension(features, True)
+    assert found.effective_dimension_rest.value == pytest.approx(rest, rel=1e-6)
+    collapse = neural_collapse(features, y, model.head.weight, predictions=outputs)
+    for name in COLLAPSE:
+        assert getattr(found, name).value == pytest.approx(getattr(collapse, name), rel=1e-6), name
+    assert found.squared_parameter_norm.value == squared_parameter_norm(model)
     assert (found.layer, found.linear_view, found.rank, found.count, found.dim) == ("head", False, 3, 70, 8)
     assert found.notes == ()
+
+
+@pytest.mark.parametrize("memory", ["1kB", "3kB", "10GB"])
+def test_moments_are_gathered_where_features_do_not_fit(memory):
+    """From the first batch, in between, or never: the same numbers. Fails if rows or labels are lost on the way."""
+    model, (x, y) = net(), sample()
+    whole, found = measure_richness(model, x, y), measure_richness(model, x, y, batch_size=16, memory=memory)
+    needs_samples = ["nc4"] if memory != "10GB" else []
+    for name in MEASURES:
+        ours, wanted = getattr(found, name), getattr(whole, name)
+        assert (ours.value is None) == (wanted.value is None or name in needs_samples), name
+        if ours.value is not None:
+            assert ours.value == pytest.approx(wanted.value, rel=1e-6), name
+        assert ours.value is not None or ours.reason, name
+    assert (found.count, found.dim, found.rank, found.notes) == (70, 8, 3, ())
+    assert (found.d_lr.low is None) == (memory != "10GB")
+    assert found.d_lr.reason == ("" if memory == "10GB" else "no interval: it needs the samples")
+    assert measure_richness(model, x, batch_size=16, memory="1kB").nc1.reason == "no labels were given"
+    with pytest.raises(BadData, match="wanted 70 labels, .* got 60"):
+        measure_richness(model, x, y[:60], batch_size=16, memory=memory)
 
 
 def test_another_layer_is_marked_as_a_linear_view():
@@ -89,11 +110,12 @@ def test_another_layer_is_marked_as_a_linear_view():
     with torch.no_grad():
         model.eval()
         wanted = d_lr(model.body[0](2 * x), model(2 * x))
-    assert found.d_lr == pytest.approx(wanted, rel=0, abs=1e-6)
+    assert found.d_lr.value == pytest.approx(wanted, rel=0, abs=1e-6)
     assert found.linear_view
     assert "a linear view only" in found.notes[0]
-    assert found.collapse is not None
-    assert found.collapse.nc3 is None
+    assert found.nc1.value is not None
+    assert found.nc3.value is None
+    assert "it needs weights" in found.nc3.reason
     assert measure_richness(model, x, layer="head").linear_view is False
     with pytest.raises(UnknownName, match="Did you mean 'head'"):
         measure_richness(model, x, layer="haed")
@@ -108,6 +130,7 @@ def test_what_follows_the_head_is_told_and_left_out():
     for after in (nn.Softmax(1), nn.ReLU(inplace=True)):
         found = measure_richness(net(after), x, y)
         assert found.d_lr == plain.d_lr
+        assert found.d_lr.value is not None
         assert found.notes == (
             "the network goes on after layer 'head': what leaves that layer counts as its outputs",
         )
@@ -117,14 +140,16 @@ def test_a_measure_without_a_value_says_why():
     model, (x, y) = net(), sample()
     nn.init.zeros_(model.head.weight)
     found = measure_richness(model, x, torch.zeros_like(y))
-    assert found.d_lr is None
-    assert found.collapse is None
-    assert found.effective_dimension is not None
-    assert "got constant ones: no function was learned" in found.notes[0]
-    assert "two classes or more" in found.notes[1]
+    assert found.d_lr.value is None
+    assert "got constant ones: no function was learned" in found.d_lr.reason
+    assert found.effective_dimension.value is not None
+    for name in COLLAPSE:
+        assert getattr(found, name).value is None
+        assert "two classes or more" in getattr(found, name).reason
     few = measure_richness(net(), x[:6])
     assert few.notes == ("only 6 samples for 8 features: take more than 8",)
-    assert few.collapse is None
+    assert "at least 40 samples for 20 groups, got 6" in few.d_lr.reason
+    assert few.nc1.reason == "no labels were given"
     with pytest.raises(
         BadData, match="wanted 70 labels, one for each row that enters the layer and is no padding, got 60"
     ):
@@ -154,7 +179,7 @@ def test_tokens_are_samples():
     with torch.no_grad():
         features = (model.embed(ids) ** 2).reshape(-1, 6)
         wanted = d_lr(features, model.head(features), precise=True)
-    assert found.d_lr == pytest.approx(wanted, rel=0, abs=1e-10)
+    assert found.d_lr.value == pytest.approx(wanted, rel=0, abs=1e-10)
     assert found.count == 45
 
 
@@ -177,9 +202,8 @@ def test_padding_is_no_sample():
         # In the batches of the measurement: a float32 product may round a row by its place.
         outputs = torch.cat([model.head(part) for part in squares.split(4)])[kept]
         features = squares[kept]
-    assert found.d_lr == pytest.approx(d_lr(features, outputs, precise=True), rel=0, abs=1e-10)
-    assert found.collapse is not None
-    assert found.collapse.nc1 == pytest.approx(neural_collapse(features, labels[kept]).nc1, rel=1e-6)
+    assert found.d_lr.value == pytest.approx(d_lr(features, outputs, precise=True), rel=0, abs=1e-10)
+    assert found.nc1.value == pytest.approx(neural_collapse(features, labels[kept]).nc1, rel=1e-6)
     assert found.count == int(kept.sum()) < 45
     with pytest.raises(
         BadData, match=f"wanted {int(kept.sum())} labels, one for each row .* no padding, got 45"
@@ -208,20 +232,10 @@ def test_a_linear_view_leaves_padding_out():
     with torch.no_grad():
         kept = mask[..., None].float()
         features = (model.embed(ids) * kept).sum(1) / kept.sum(1)
-        assert found.d_lr == pytest.approx(d_lr(features, model(ids), precise=True), rel=0, abs=1e-6)
+        assert found.d_lr.value == pytest.approx(d_lr(features, model(ids), precise=True), rel=0, abs=1e-6)
     assert found.dim == 6
     with pytest.raises(BadValue, match="Measure the last layer"):
         measure_richness(Tokens(), inputs, layer="embed")
-
-
-def test_memory_does_not_grow_with_the_square_of_the_features_for_each_class():
-    """Fails for a scatter per class: 40 classes of 64 features would be 40 matrices."""
-    gatherer = Gatherer("features", torch.arange(400) % 40)
-    gatherer.update(torch.randn(400, 64, generator=torch.Generator().manual_seed(0)), torch.ones(400, 2))
-    found = gatherer.compute().whole
-    assert found.pooled is not None
-    held = sum(part.numel() for part in (found.moments.upper, found.pooled.upper, found.pooled.means))
-    assert held == 2 * 64**2 + 40 * 64
 
 
 def test_watching_ends_with_an_exception():
@@ -229,82 +243,3 @@ def test_watching_ends_with_an_exception():
     with pytest.raises(RuntimeError), watch_layer(model, "head"):
         model(torch.zeros(2, 99))
     assert hooks(model) == 0
-
-
-def train_steps(model, x, y, steps=6):
-    """Steps on slices of x; the features and outputs that training saw."""
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
-    seen = []
-    for step in range(steps):
-        rows = slice(10 * step, 10 * step + 10)
-        optimiser.zero_grad()
-        with watch_layer(model, "head") as calls:
-            loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
-        seen.append(calls[0])
-        loss.backward()
-        optimiser.step()
-    return seen
-
-
-@pytest.mark.parametrize(("window", "every", "kept"), [(50, 1, range(6)), (2, 1, [4, 5]), (2, 2, [3, 5])])
-def test_tracker_sees_the_batches_of_training(window, every, kept):
-    """Fails if evaluation passes count, or batches are seen as they were after the next step."""
-    model, (x, y) = net(), sample()
-    with RichnessTracker(model, window=window, every=every) as tracker:
-        seen = train_steps(model.train(), x, y)
-        with torch.no_grad():
-            model.eval()(x)
-        model.train()
-        found = tracker.compute()
-    assert hooks(model) == 0
-    assert tracker.batches == 6
-    features, outputs = (torch.cat([seen[i][part] for i in kept]) for part in range(2))
-    wanted = low_rank(features, outputs)
-    assert found.value == pytest.approx(wanted.value, rel=0, abs=1e-6)  # a ring has another order
-    assert (found.count, found.rank, found.note) == (wanted.count, wanted.rank, wanted.note)
-    assert tracker.compute() == found  # also after the block
-
-
-def test_tracker_takes_batches_of_any_size():
-    """Fails if a shorter last batch is written into the rows of a longer one."""
-    model, (x, _) = net(), sample()
-    with RichnessTracker(model, window=2, every=1) as tracker:
-        for size in (10, 10, 7, 12):
-            model.train()(x[:size])
-        assert tracker.compute().count == 19
-
-
-def test_tracking_changes_nothing():
-    x, y = sample()
-    plain, tracked = net(), net()
-    torch.manual_seed(1)
-    train_steps(plain, x, y)
-    torch.manual_seed(1)
-    with RichnessTracker(tracked, every=1):
-        train_steps(tracked, x, y)
-    for name, value in plain.state_dict().items():
-        assert torch.equal(value, tracked.state_dict()[name]), name
-
-
-def test_tracker_refuses_what_it_cannot_do():
-    model, (x, y) = net(), sample()
-    tracker = RichnessTracker(model, every=1)
-    with tracker:
-        with pytest.raises(BadData, match=r"got none\. Train inside the block"):
-            tracker.compute()
-        with pytest.raises(BadValue, match="once at a time"):
-            tracker.__enter__()
-        train_steps(model.train(), x, y, 1)
-    assert tracker.compute().count == 10
-    tracker.reset()
-    with pytest.raises(BadData, match="got none"):
-        tracker.compute()
-    with pytest.raises(RuntimeError), RichnessTracker(model):
-        model(torch.zeros(2, 99))
-    assert hooks(model) == 0
-    for wrong in ({"window": 0}, {"every": 0}):
-        with pytest.raises(BadValue, match="window and every of 1 or more"):
-            RichnessTracker(model, **wrong)
-    assert RichnessTracker(model, head="body.0").head == "body.0"
-    with pytest.raises(UnknownName, match="head"):
-        RichnessTracker(model, head="haed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -50,7 +51,7 @@ def test_any_split_gives_the_same_numbers(cuts):
         if len(f):
             low.update(f, o.numpy())
             collapse.update(f.numpy(), y)
-            assert low.moments().count == low.count
+            assert low.count == collapse.count
     weights = torch.eye(3, 6)
     assert low.compute() == low.compute()
     assert float(low.compute()) == pytest.approx(d_lr(features, outputs), rel=0, abs=1e-12)
@@ -103,16 +104,18 @@ def test_merge_refuses_another_kind_and_other_sizes():
 
 
 def test_state_does_not_grow_with_the_samples():
-    """Fails if batches are kept: 40,000 rows of 32 would be ten times the state."""
-    low, g = DLR(), torch.Generator().manual_seed(0)
-    for _ in range(200):
-        low.update(torch.randn(200, 32, generator=g), torch.randn(200, 4, generator=g))
-    accumulator = low._seen
-    assert accumulator is not None
-    waiting = sum(part.numel() for parts in accumulator._waiting for part, _ in parts)
-    assert accumulator._upper.shape == (1, 32, 32)
-    assert waiting < 3 * 512 * 32
-    assert low.count == 40_000
+    """Fails if batches are kept, or a matrix for each class: 100 of them."""
+    low, collapse, g = DLR(), NeuralCollapse(100), torch.Generator().manual_seed(0)
+    sizes = []
+    for _ in range(50):
+        features = torch.randn(200, 32, generator=g)
+        low.update(features, features[:, :4])
+        collapse.update(features, torch.randint(100, (200,), generator=g))
+        sizes.append([len(pickle.dumps(metric)) for metric in (low, collapse)])
+    assert sizes[-1] == pytest.approx(sizes[0], abs=50)  # a larger count takes a byte more
+    assert sizes[0][0] < 8 * (32**2 + 32 * 4) + 8_000
+    assert sizes[0][1] < 8 * (32**2 + 100 * 32 + 2 * 100) + 8_000
+    assert low.count == collapse.count == 10_000
 
 
 def test_processes_together_give_the_whole(tmp_path):
@@ -145,3 +148,87 @@ def test_one_process_is_the_whole():
     low = DLR()
     low.update(features, outputs)
     assert low.over_processes().compute() == low.compute()
+
+
+def unequal(n=120, p=6, offset=0.0):
+    """Four classes of very different sizes, of which the small ones are wide."""
+    g = torch.Generator().manual_seed(0)
+    labels = torch.multinomial(torch.tensor([8.0, 4, 2, 1]), n, replacement=True, generator=g)
+    spread = torch.tensor([0.1, 1, 3, 5], dtype=torch.float64)[labels, None]
+    rows = torch.randn(n, p, generator=g, dtype=torch.float64) * spread
+    return rows + torch.randn(4, p, generator=g, dtype=torch.float64)[labels] + offset, labels
+
+
+def agree(found, wanted):
+    for name in ("nc1", "nc1_stabilised", "trace_within", "nc2_etf"):
+        assert getattr(found, name) == pytest.approx(getattr(wanted, name), rel=1e-8), name
+    assert (found.count, found.classes) == (wanted.count, wanted.classes)
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [40, 41], [3, 60, 119]], ids=str)
+@pytest.mark.parametrize("factor", [1, 1e-3], ids=["counts", "shares"])
+def test_any_split_of_unequal_classes_gives_each_the_same_weight(cuts, factor):
+    """Fails if a step of a class mean is lost, not weighted, or large classes count more."""
+    rows, labels = unequal(offset=1e3)
+    metric = NeuralCollapse(4, labels.bincount().double() * factor)
+    for part, own in zip(rows.tensor_split(cuts), labels.tensor_split(cuts), strict=True):
+        metric.update(part, own)
+    agree(metric.compute(), neural_collapse(rows, labels))
+    assert "other shares" not in metric.compute().note
+
+
+def test_merging_classes_that_one_side_has():
+    """Fails if means are moved the wrong way, or a class that only one side has is spoilt."""
+    rows, labels = unequal(offset=1e3)
+    labels[:50], labels[50:] = labels[:50].clamp(max=2), labels[50:].clamp(min=1)  # 0 in one, 3 in the other
+    wanted, sizes = neural_collapse(rows, labels), labels.bincount()
+    for first, second in ((slice(50), slice(50, None)), (slice(50, None), slice(50))):
+        one, two = NeuralCollapse(4, sizes), NeuralCollapse(4, sizes)
+        one.update(rows[first], labels[first])
+        two.update(rows[second], labels[second])
+        agree(one.merge(NeuralCollapse(4, sizes)).merge(two).compute(), wanted)
+        agree(NeuralCollapse(4, sizes).merge(one).compute(), wanted)
+
+
+def test_sizes_make_unequal_classes_count_the_same():
+    """Fails if sizes are not used, or their absence passes unremarked."""
+    rows, labels = unequal()
+    wanted = neural_collapse(rows, labels)
+    told, untold = NeuralCollapse(4, labels.bincount().numpy()), NeuralCollapse(4)
+    for metric in (told, untold):
+        metric.update(rows, labels)
+    agree(told.compute(), wanted)
+    assert untold.compute().nc1 < 0.8 * wanted.nc1  # the small classes are the wide ones
+    assert "classes came in other shares than told" in untold.compute().note
+
+
+def test_collapsed_classes_keep_their_digits():
+    """Fails if the spread within is what is left of the total: 1e-9 of it would be rounding."""
+    rows, labels = unequal(n=400)
+    features = 10 * torch.eye(4, 6, dtype=torch.float64)[labels] + 1e-9 * rows
+    metric = NeuralCollapse(4, labels.bincount())
+    for part, own in zip(features.split(64), labels.split(64), strict=True):
+        metric.update(part, own)
+    assert metric.compute().nc1 == pytest.approx(neural_collapse(features, labels).nc1, rel=1e-5)
+
+
+def test_classes_and_sizes_that_do_not_fit_are_refused():
+    rows, labels = unequal()
+    with pytest.raises(BadValue, match="one for each of 4 classes"):
+        NeuralCollapse(4, torch.ones(3))
+    with pytest.raises(BadValue, match="numbers above 0"):
+        NeuralCollapse(4, torch.tensor([1, 2, 0, 3]))
+    one, other, narrow = NeuralCollapse(4), NeuralCollapse(4, labels.bincount()), NeuralCollapse(4)
+    with pytest.raises(BadData, match="labels from 0 to 3, got"):
+        one.update(rows, labels + 4)
+    with pytest.raises(BadData, match="NeuralCollapse: wanted samples to compute from, got none"):
+        NeuralCollapse(4).compute()
+    narrow.update(rows[:, :5], labels)
+    for metric in (one, other):
+        metric.update(rows, labels)
+    with pytest.raises(BadData, match="rows of width 6, got 5"):
+        one.update(rows[:, :5], labels)
+    with pytest.raises(BadValue, match="the same class sizes"):
+        one.merge(other)
+    with pytest.raises(BadValue, match=r"the same \(classes, dim, outputs\)"):
+        one.merge(narrow)

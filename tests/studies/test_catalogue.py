@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pkgutil import resolve_name
 
 import pytest
 
+from undertow.engine import run_study
 from undertow.errors import UnknownName
 from undertow.studies.catalogue import STUDIES, find_studies, find_study
 from undertow.studies.recipe import SCALES
-from undertow.studies.task import find
 
 ALL = sorted(STUDIES)
 
@@ -20,10 +21,10 @@ def test_a_study_is_declared_fully(name):
     study = find_study(name)
     assert study.name == name
     assert study.claims
-    assert callable(find(study.measure))
+    assert callable(resolve_name(study.measure))
     for scale in SCALES:
         small = study.at(scale)
-        assert small.tasks(seeds=1)
+        assert len({task.key for task in small.tasks(seeds=2)}) == 2 * len(small.cases)
         if scale != "paper":
             assert study.differences(scale), "a scale says what it changes"
             assert study.change(scale).minutes is not None, "what it costs is measured"
@@ -35,12 +36,9 @@ def test_a_study_is_declared_fully(name):
 @pytest.mark.parametrize("name", ALL)
 def test_smoke_scales_run(name, tmp_path, monkeypatch):
     """From training to figure, without data from outside."""
-    from undertow.cli.study import run_study
-    from undertow.engine import Engine
-
     monkeypatch.delenv("UNDERTOW_DATA", raising=False)
-    outcome, failed = run_study(find_study(name), "smoke", 1, tmp_path, Engine(workers=1), quiet=True)
-    assert not failed
+    outcome = run_study(name, "smoke", out=tmp_path)
+    assert not outcome.failures
     assert len(outcome.findings.rows)
     assert outcome.findings.cases == tuple(case.name for case in outcome.study.cases)
     assert (tmp_path / name / "smoke" / "figure.png").stat().st_size > 5_000

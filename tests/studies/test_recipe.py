@@ -8,8 +8,8 @@ import pytest
 
 from undertow.errors import BadData, BadValue, UnknownName
 from undertow.studies.findings import Findings, number
-from undertow.studies.outcome import Outcome, read_facts
-from undertow.studies.recipe import SCALES, Case, Change, Claim, Published, Study, Verdict
+from undertow.studies.outcome import StudyOutcome, read_facts
+from undertow.studies.recipe import SCALES, Case, Claim, ClaimVerdict, Published, ScaleChange, Study
 from undertow.studies.task import Task
 from undertow.training.config import TrainConfig
 
@@ -24,7 +24,7 @@ def draw(found):
 
 def larger(found):
     a, b = found.mean("plain", "score"), found.mean("wide", "score")
-    return Verdict(b > a, f"{a:g} and {b:g}")
+    return ClaimVerdict(b > a, f"{a:g} and {b:g}")
 
 
 STUDY = Study(
@@ -41,8 +41,8 @@ STUDY = Study(
     ),
     options={"samples": 10_000},
     changes={
-        "smoke": Change(train={"epochs": 2}, only=("plain",), options={"samples": 10}),
-        "laptop": Change(train={"epochs": 20}, cases={"wide": {"model": "mlp:32", "k": 5}}, because="it is small"),
+        "smoke": ScaleChange(train={"epochs": 2}, only=("plain",), options={"samples": 10}),
+        "laptop": ScaleChange(train={"epochs": 20}, cases={"wide": {"model": "mlp:32", "k": 5}}, because="it is small"),
     },
 )  # fmt: skip
 
@@ -89,7 +89,7 @@ def test_cases_that_differ_in_their_last_word_are_named_once():
     study = replace(
         STUDY,
         cases=tuple(replace(plain, name=name) for name in names),
-        changes={"smoke": Change(only=("plain",))},
+        changes={"smoke": ScaleChange(only=("plain",))},
     )
     assert "without MLP 0 / 0.2 / 1, MLP, MLP, edited 1" in study.differences("smoke")
 
@@ -100,7 +100,7 @@ def test_a_scale_that_names_no_case_or_setting_is_refused():
     with pytest.raises(UnknownName, match="laptop"):
         STUDY.at("labtop")
     with pytest.raises(UnknownName, match="wide"):
-        replace(STUDY, changes={"smoke": Change(only=("wde",))}).at("smoke")
+        replace(STUDY, changes={"smoke": ScaleChange(only=("wde",))}).at("smoke")
 
 
 def test_tasks_carry_the_seed_and_differ_by_it():
@@ -137,7 +137,7 @@ def test_findings_average_within_a_seed_first():
 
 def test_a_missing_number_is_an_error_not_nan():
     found = Findings(STUDY, ROWS)
-    with pytest.raises(BadData, match="wanted score of 'wide', split test"):
+    with pytest.raises(BadData, match="no row has score of 'wide', split test"):
         found.mean("wide", "score", split="test")
     with pytest.raises(BadData, match="colour blue"):
         found.mean("plain", "score", colour="blue")
@@ -145,7 +145,7 @@ def test_a_missing_number_is_an_error_not_nan():
 
 
 def test_comparison_says_within_or_leaves_it_open():
-    table = Outcome.of(STUDY, "paper", ROWS).comparison().set_index("case")
+    table = StudyOutcome.of(STUDY, "paper", ROWS).comparison().set_index("case")
     assert table.loc["plain", "within"]
     assert table.loc["plain", "ours"] == pytest.approx(0.6)
     assert pd.isna(table.loc["wide", "ours"])
@@ -156,16 +156,16 @@ def test_comparison_says_within_or_leaves_it_open():
 def test_claims_hold_fail_or_cannot_be_told(wide, word):
     table = ROWS.copy()
     table.loc[table["case"] == "wide", "value"] = wide
-    ((_, verdict),) = Outcome.of(STUDY, "paper", table).verdicts()
+    ((_, verdict),) = StudyOutcome.of(STUDY, "paper", table).verdicts()
     assert verdict.word == word
     assert ("0.6 and" in verdict.numbers) == (wide is not None)
 
 
 def test_an_outcome_survives_its_folder(tmp_path):
-    outcome = Outcome.of(STUDY, "laptop", ROWS, {"seeds": 2})
+    outcome = StudyOutcome.of(STUDY, "laptop", ROWS, {"seeds": 2})
     outcome.save(tmp_path)
     png, svg = outcome.draw(tmp_path)
-    again = Outcome.read(tmp_path, lambda name: STUDY)
+    again = StudyOutcome.read(tmp_path, lambda name: STUDY)
     pd.testing.assert_frame_equal(again.comparison(), outcome.comparison())
     assert again.scale == "laptop"
     assert read_facts(tmp_path)["seeds"] == 2
@@ -177,7 +177,7 @@ def test_a_folder_of_a_later_undertow_is_refused(tmp_path):
     from undertow.errors import NotThere, RunProblem
 
     (tmp_path / "study.json").write_text('{"format": 99, "undertow": "9.0"}')
-    with pytest.raises(RunProblem, match="format 1 or older, got 99"):
+    with pytest.raises(RunProblem, match=r"newer undertow: 9\.0, format 99"):
         read_facts(tmp_path)
     (tmp_path / "study.json").write_text("{")
     with pytest.raises(RunProblem, match="cannot be read"):

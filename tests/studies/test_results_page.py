@@ -11,7 +11,7 @@ from PIL import Image
 
 from undertow.errors import NotThere
 from undertow.studies.catalogue import find_study
-from undertow.studies.outcome import Outcome
+from undertow.studies.outcome import StudyOutcome
 
 PLACE = Path(__file__).parents[2] / "docs" / "results.py"
 NAME = "richness/target-scale"
@@ -34,7 +34,7 @@ def save(folder, scale, failures=()):
     ]
     facts = {"seeds": 2, "task_seconds": 120.0, "changes": ["epochs 9 → 3"], "failures": list(failures)}
     place = folder / NAME / scale
-    Outcome.of(find_study(NAME), scale, pd.DataFrame(lines), facts).save(place)
+    StudyOutcome.of(find_study(NAME), scale, pd.DataFrame(lines), facts).save(place)
     Image.effect_noise((2400, 2400), 80).save(place / "figure.png")
 
 

@@ -9,33 +9,22 @@ import pandas as pd
 import pytest
 
 from undertow.data.catalogue import DATA
-from undertow.engine.local import run_local
-from undertow.engine.store import Store
 from undertow.errors import BadData
 from undertow.models import build_model
-from undertow.studies import SCALES, Outcome, find_study
+from undertow.studies import StudyOutcome, find_study
 from undertow.studies.findings import row
-from undertow.studies.richness.breaks import find_break
 from undertow.studies.richness.depth import STUDIES
-from undertow.studies.richness.measures import last_layer
-from undertow.studies.richness.measures_depth import _places, layer_spectra, used_dimensions
-from undertow.studies.work import trained
+from undertow.studies.richness.depth_measures import layer_spectra, log_positions, used_dimensions
+from undertow.studies.richness.last_layer_measures import last_layer
+from undertow.studies.richness.power_law_break import find_break
+from undertow.studies.train_and_measure import trained
 
 NAMES = [study.name for study in STUDIES]
 
 
 def judge(study, index, rows, scale="laptop"):
-    return Outcome.of(study, scale, pd.DataFrame([{"seed": 0, **one} for one in rows])).verdicts()[index][1]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("scale", SCALES)
-def test_every_recipe_builds_at_every_scale(name, scale):
-    study = find_study(name)
-    small = study.at(scale)
-    assert len({task.key for task in small.tasks(1)}) == len(small.cases)
-    assert {one.case for one in study.published} <= {case.name for case in study.cases}
-    assert scale == "paper" or study.changes[scale].minutes
+    table = pd.DataFrame([{"seed": 0, **one} for one in rows])
+    return StudyOutcome.of(study, scale, table).verdicts()[index][1]
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=NAMES)
@@ -213,21 +202,8 @@ def test_used_dimension_lies_between_outputs_and_features(run):
 
 
 def test_positions_have_both_ends():
-    assert _places(5) == [1, 2, 3, 4, 5]
-    many = _places(65_536)
+    assert log_positions(5) == [1, 2, 3, 4, 5]
+    many = log_positions(65_536)
     assert many[:120] == list(range(1, 121))
     assert many[-1] == 65_536
     assert len(many) < 300
-
-
-# -- whole runs
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_smoke_runs_from_tasks_to_figure(name, tmp_path):
-    study = find_study(name)
-    tasks, store = study.at("smoke").tasks(1), Store(tmp_path / "tasks")
-    assert run_local(tasks, store, workspace=tmp_path) == {}
-    outcome = Outcome.of(study, "smoke", store.rows(tasks))
-    assert any(verdict.holds is not None for _, verdict in outcome.verdicts())
-    assert all(path.stat().st_size > 1000 for path in outcome.draw(tmp_path))

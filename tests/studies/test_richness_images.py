@@ -12,15 +12,10 @@ import pytest
 from undertow.models.catalogue import parse_spec
 from undertow.studies.catalogue import find_study
 from undertow.studies.findings import Findings, row
-from undertow.studies.outcome import Outcome
+from undertow.studies.outcome import StudyOutcome
 from undertow.studies.recipe import SCALES
-from undertow.studies.richness.claims_images import (
-    beyond_chance,
-    classes_of,
-    features_used,
-    rank_correlation,
-)
-from undertow.studies.work import run_name
+from undertow.studies.richness.image_claims import classes_of, features_used
+from undertow.studies.train_and_measure import run_name
 from undertow.training.config import TrainConfig
 
 NAMES = (
@@ -121,7 +116,7 @@ def made_up(case, d_lr, test=0.9, *, train=1.0, used=(9, 9), even=0.9, good="str
 
 def verdicts(name, *cases):
     rows = pd.DataFrame([one for case in cases for one in case])
-    return [verdict.holds for _, verdict in Outcome.of(study_of(name), "laptop", rows).verdicts()]
+    return [verdict.holds for _, verdict in StudyOutcome.of(study_of(name), "laptop", rows).verdicts()]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +204,7 @@ def test_claims_read_the_end_of_training():
     early = [
         {**one, "value": 0.9} if one["checkpoint"] == 1 and one["measure"] == "d_lr" else one for one in rows
     ]
-    outcome = Outcome.of(study_of("weight-decay-cifar"), "laptop", pd.DataFrame(early))
+    outcome = StudyOutcome.of(study_of("weight-decay-cifar"), "laptop", pd.DataFrame(early))
     assert outcome.verdicts()[1][1].holds
     compared = outcome.comparison().set_index(["case", "measure", "where"])
     assert compared.loc[("no decay", "d_lr", "split test, checkpoint last"), "ours"] == pytest.approx(0.05)
@@ -231,18 +226,3 @@ def test_classes_follow_the_data_of_the_scale():
         classes_of(Findings(study.at(scale), pd.DataFrame()), "lr 0.05") for scale in ("paper", "laptop")
     ]
     assert counts == [100, 10]
-
-
-def test_rank_correlation_agrees_with_scipy():
-    from scipy.stats import spearmanr
-
-    one, other = np.random.default_rng(0).normal(size=(2, 40))
-    assert rank_correlation(one, other + one) == pytest.approx(
-        spearmanr(one, other + one).statistic, rel=1e-12
-    )
-
-
-def test_chance_rarely_exceeds_the_bound_of_rank_correlation():
-    rng = np.random.default_rng(1)
-    chances = [rank_correlation(*rng.normal(size=(2, 60))) for _ in range(4000)]
-    assert 0 < np.mean(np.array(chances) > beyond_chance(60)) < 0.003

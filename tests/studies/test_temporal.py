@@ -11,14 +11,16 @@ from scipy import stats
 from undertow.data.samples import Samples
 from undertow.studies.catalogue import find_study
 from undertow.studies.findings import row
-from undertow.studies.outcome import Outcome
+from undertow.studies.outcome import StudyOutcome
 from undertow.studies.temporal.composite_measures import pixels, some
 from undertow.studies.temporal.networks import MLP_CASE, RESNET_CASE
 from undertow.words import number
 
 
 def verdicts(name, rows):
-    return [verdict for _, verdict in Outcome.of(find_study(name), "paper", pd.DataFrame(rows)).verdicts()]
+    return [
+        verdict for _, verdict in StudyOutcome.of(find_study(name), "paper", pd.DataFrame(rows)).verdicts()
+    ]
 
 
 def column(case, accuracies, consistencies, theorem=1.0, deep=300, own=1.0):

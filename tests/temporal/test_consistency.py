@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 from undertow.errors import BadData, BadValue, UnknownName
+from undertow.shares import wilson
 from undertow.temporal import bootstrap_mean, consistency_matrix, memory_window, pointwise_consistency
 from undertow.temporal.intervals import edges, resampled_means, share_interval
 from undertow.temporal.window import trend_of
@@ -131,12 +132,20 @@ def test_bad_input_is_answered_in_one_sentence():
 # Intervals
 
 
+def test_shares_have_the_interval_of_all_shares():
+    """Fails if a share of composites had another interval than the same share in the verdict."""
+    low, high = share_interval(np.array([[0, 280], [399, 400]]), 400)
+    wanted = [[wilson(hits / 400, 400) for hits in row] for row in ([0, 280], [399, 400])]
+    np.testing.assert_allclose(low, [[one.low for one in row] for row in wanted], atol=1e-12)
+    np.testing.assert_allclose(high, [[one.high for one in row] for row in wanted], atol=1e-12)
+
+
 def test_bootstrap_matches_the_exact_binomial_and_normal_theory():
     """Two references: a share's bootstrap is binomial, a mean's is nearly normal."""
     rng = np.random.default_rng(0)
     hits = rng.random(400) < 0.7
     found = bootstrap_mean(hits, resamples=20000)
-    low, high = share_interval(np.array(hits.sum()), 400)
+    low, high = stats.binom.ppf([0.025, 0.975], 400, hits.mean()) / 400
     assert found.low == pytest.approx(float(low), abs=1 / 400)
     assert found.high == pytest.approx(float(high), abs=1 / 400)
     values = rng.normal(3.0, 2.0, 500)

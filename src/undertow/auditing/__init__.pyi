@@ -1,12 +1,14 @@
+from .audit_run import audit as audit
 from .evidence import Context as Context
 from .evidence import Evidence as Evidence
+from .finding import Finding as Finding
+from .lens import Lens as Lens
+from .lens import Result as Result
 from .measures import MEASURES as MEASURES
 from .measures import Condition as Condition
 from .measures import parse_condition as parse_condition
 from .outcome import Audit as Audit
 from .outcome import Verdict as Verdict
 from .outcome import make_audit as make_audit
-from .rules import Finding as Finding
 from .rules import judge as judge
 from .settings import AuditConfig as AuditConfig
-from .work import audit as audit

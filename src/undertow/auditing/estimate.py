@@ -1,9 +1,8 @@
 """How long an audit will take and how much memory, from a timed small batch.
 
-    found = estimate(loader, material, config, plan)
+    found = estimate(session, config, layers, Work(passes=8, pairs=128))
     found.seconds, found.memory                    # rough: the machine may be busier later
-    found.share("latent")                          # of the whole, for one progress bar over all stages
-    print(found)                                   # about 40 s and 130 MB of memory for features: probes 24 s, ...
+    print(found)                                   # about 40 s and 130 MB of memory for features: passes 24 s, ...
 
 One batch goes through the model, and the probes are fitted once at each layer on its features; the rest is counting:
 passes, fits, pairs of checkpoints. Fits grow with the samples, which overstates some of them and understates others.
@@ -12,38 +11,33 @@ passes, fits, pairs of checkpoints. Fits grow with the samples, which overstates
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from undertow.auditing.change import SAMPLES
-from undertow.auditing.loader import Loader
-from undertow.auditing.material import Material
 from undertow.auditing.settings import AuditConfig
-from undertow.data.inputs import preparing
 from undertow.errors import UndertowError
-from undertow.features.stream import stream_features
-from undertow.latent.sources import PROBES
-from undertow.richness.intervals import GROUPS, d_lr_interval
+from undertow.latent.layer import PROBES
+from undertow.richness.alignment import d_lr
+from undertow.session.samples import TEST
+from undertow.session.session import Session, count_of
 from undertow.sizes import parse_size, show_size
 
 BATCH = 256
 DEEP = 0.5
 """The part of a forward pass that runs behind a cut, on average."""
+DECOMPOSITIONS = 4
+"""What all measures of richness cost, in calls of D_LR."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is to be computed: numbers of checkpoints, as far as they are not there yet."""
+class Work:
+    """What is to be computed, as far as it is not there yet."""
 
-    layers: tuple[str, ...]
-    readings: int
-    grids: int
-    changes: int
+    passes: int  # checkpoints
     pairs: int  # composites at all cuts
-    repairs: int
 
 
 @dataclass(frozen=True)
@@ -63,6 +57,8 @@ class Estimate:
         return self.stages.get(stage, 0.0) / max(self.seconds, 1e-9)
 
     def __str__(self) -> str:
+        if not self.seconds:
+            return "nothing new to compute"
         parts = [f"{name} {show_time(each)}" for name, each in self.stages.items() if each >= 0.05]
         listed = f": {', '.join(parts)}" if parts else ""
         return f"about {show_time(self.seconds)} and {show_size(self.memory)} of memory for features{listed}"
@@ -75,36 +71,32 @@ def show_time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5970 else f"{seconds / 3600:.1f} h"
 
 
-def estimate(loader: Loader, material: Material, config: AuditConfig, plan: Plan, at: int) -> Estimate:
-    """What the plan will take, by one batch through the model of checkpoint `at`."""
-    model = loader.model(at)
-    few = (material.train or material.test).take(
-        torch.arange(min(BATCH, len(material.train or material.test)))
-    )
+def estimate(session: Session, config: AuditConfig, layers: Sequence[str], work: Work) -> Estimate:
+    """What the work will take, by one batch through the model of the last sound checkpoint."""
+    if not work.passes and not work.pairs:
+        return Estimate({}, 0)
+    split = session.samples.train or session.samples.split(TEST)
+    few = split.take(torch.arange(min(BATCH, len(split))))
+    reader = session.reader(session.example_model)
 
     def batch() -> tuple[Tensor, dict[str, Tensor]]:
-        stream = stream_features(
-            model, few.x, plan.layers or "input", prepare=preparing(few.x, material.scaling), batch_size=BATCH
-        )
-        found = next(stream)
-        return found.outputs.reshape(len(few), -1), found.features
+        found = next(reader.stream(few.x, layers))
+        return found.outputs.reshape(len(found.outputs), -1), found.features
 
-    load = _timed(lambda: loader.model(at))
+    load = _timed(lambda: session.model(session.example))
     batch()  # the first call pays for what later ones find ready
     outputs, features = batch()
-    each = _timed(batch) / len(few)  # seconds for a sample
-    train, test = len(material.train) if material.train else 0, len(material.test)
+    each = _timed(batch) / len(outputs)  # seconds for a sample
+    train, test = count_of(session.samples.train), count_of(session.samples.test)
     matrix = min(test, config.matrix_samples)
     widest = list(features.values())[-1] if features else outputs
-    richness = _timed(lambda: d_lr_interval(widest, outputs)) if "richness" in config.lenses else 0.0
+    richness = _timed(lambda: d_lr(widest, outputs)) if "richness" in config.lenses else 0.0
+    probing = _probing(features, few.labels, config, train) if "latent" in config.lenses else 0.0
     stages = {
-        "reading": plan.readings * (load + each * (train + test) + 4 * richness),
-        "probes": plan.grids * (load + each * (train + test) + _probing(features, few.labels, config, train)),
-        "drift": plan.changes * (load + each * SAMPLES),
-        "composites": plan.pairs * each * matrix * DEEP + plan.changes * load,
-        "repair": plan.repairs * (load + 2 * each * (train + 2 * test)),
+        "passes": work.passes * (load + each * (train + test) + DECOMPOSITIONS * richness + probing),
+        "composites": work.pairs * each * matrix * DEEP + bool(work.pairs) * work.passes * load,
     }
-    return Estimate(stages, _memory(material, config, features, outputs, matrix, plan))
+    return Estimate(stages, _memory(session, config, features, outputs, work.pairs * matrix * 2))
 
 
 def _probing(features: Mapping[str, Tensor], labels: Tensor | None, config: AuditConfig, train: int) -> float:
@@ -116,23 +108,20 @@ def _probing(features: Mapping[str, Tensor], labels: Tensor | None, config: Audi
         for name in config.probes:
 
             def fit(rows: Tensor = rows, name: str = name) -> object:
-                return PROBES[name]().fit(rows.cpu(), labels).predict(rows.cpu())
+                return PROBES[name]().fit(rows.cpu(), labels[: len(rows)]).predict(rows.cpu())
 
             spent += _timed(fit) * train / len(rows)
     return spent * len(config.fits)
 
 
 def _memory(
-    material: Material, config: AuditConfig, features: Mapping[str, Tensor], outputs: Tensor, matrix: int,
-    plan: Plan,
-) -> int:  # fmt: skip
-    train, test = len(material.train) if material.train else 0, len(material.test)
+    session: Session, config: AuditConfig, features: Mapping[str, Tensor], outputs: Tensor, pairs: int
+) -> int:
+    count = count_of(session.samples.train) + count_of(session.samples.test)
     widths = [part.shape[1] for part in features.values()] or [0]
-    held = 3 * (train + test) * sum(widths) * 4  # a third for the features, the rest to fit them
-    reading = (train + 2 * test) * (widths[-1] + outputs.shape[1]) * 4 + GROUPS * widths[-1] ** 2 * 8
-    composites = plan.pairs * matrix * 2 + matrix * sum(widths) * 4
     budget = parse_size(config.memory)
-    return max(min(held, budget), reading, min(composites, budget))
+    held = 3 * count * sum(widths) * 4  # a third for the features, the rest to fit them
+    return max(min(held, budget), count * outputs.shape[1] * 4, min(pairs, budget))
 
 
 def _timed(work: Callable[[], object]) -> float:

@@ -1,12 +1,12 @@
-"""An audit's rows asked the questions that a verdict needs.
+"""An audit's results asked the questions that a verdict needs.
 
-    seen = Evidence(rows, context)
+    seen = Evidence(context, answers, latent=..., richness=..., composites=..., repairs=...)
     seen.last, seen.broken                       # the last sound checkpoint; those that hold NaN
     seen.accuracy(60), seen.best                 # Sure(.692, .650, .731); the checkpoint with the best accuracy
     seen.latent_gap()                            # the best probe at the last checkpoint, beside the model
     seen.measures()                              # the numbers of audit.json by name, with _low and _high
 
-Plain rows and plain numbers: nothing here knows models, tensors or files.
+Typed results and plain numbers: nothing here knows models, tensors or files, and nothing reads text.
 """
 
 from __future__ import annotations
@@ -14,25 +14,42 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from undertow.auditing.rows import OUTPUT, Row, find
+from undertow.auditing.answers_lens import AnswersResult
+from undertow.auditing.composites_lens import CompositesResult, CutResult
+from undertow.auditing.drift_lens import ALL, DriftResult
+from undertow.auditing.labels_lens import LabelsResult
+from undertow.auditing.latent_lens import LatentResult
+from undertow.auditing.lens import Result, measures_of
+from undertow.auditing.repairs_lens import RepairsResult
+from undertow.auditing.richness_lens import RichnessAt, RichnessResult
 from undertow.auditing.settings import SITUATIONS
-from undertow.auditing.shares import Number, Sure, difference, wilson
+from undertow.features.layers import INPUT
+from undertow.repairing.gate import Judgement
+from undertow.richness.head_richness import Measured
+from undertow.rows import Row
+from undertow.session.settings import Labels
+from undertow.shares import Number, Share, Sure, difference
 
-FRUGAL = ("velpic", "mean")
-"""Probes of one vector for each class: they cannot learn single labels by heart."""
+FRUGAL = "velpic"
+"""A probe of one vector for each class: it cannot memorise single labels."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What rows do not say."""
+    """What results do not say."""
 
     name: str
     unit: str  # epoch or step
-    situation: str
+    labels: Labels  # what the held-out labels are
     classes: int  # 0 where there are no labels
     wrong_labels: tuple[int, int] | None  # of how many training labels; None where nobody knows
+
+    @property
+    def situation(self) -> str:
+        """Which labels are known, in words."""
+        return SITUATIONS[self.labels]
 
 
 class Gap(NamedTuple):
@@ -48,42 +65,55 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Rows of one audit."""
+    """Results of one audit."""
 
-    rows: list[Row]
     context: Context
+    answers: AnswersResult
+    latent: LatentResult | None = None
+    richness: RichnessResult | None = None
+    drift: DriftResult | None = None
+    composites: CompositesResult | None = None
+    repairs: RepairsResult | None = None
+    wrong: LabelsResult | None = None
+    others: tuple[Result, ...] = ()  # of anyone's own lenses
+
+    def rows(self) -> list[Row]:
+        """The rows of all results."""
+        own = (
+            self.answers,
+            self.richness,
+            self.latent,
+            self.drift,
+            self.composites,
+            self.repairs,
+            *self.others,
+        )
+        return [row for result in own if result is not None for row in result.rows()]
 
     @cached_property
     def labels(self) -> str | None:
-        """What rows call the held-out labels; None where there are none."""
-        named = {SITUATIONS["clean"]: "true", SITUATIONS["noisy"]: "given"}
-        return named.get(self.context.situation)
+        """What the held-out labels are called; None where there are none."""
+        return {"clean": "true", "noisy": "given"}.get(self.context.labels)
 
     @cached_property
     def broken(self) -> list[int]:
         """Checkpoints that give no numbers."""
-        return sorted({one["checkpoint"] for one in self.rows if one["note"].startswith("broken")})
+        return sorted(self.answers.broken)
 
     @cached_property
     def numbers(self) -> list[int]:
         """Sound checkpoints."""
-        return sorted({one["checkpoint"] for one in find(self.rows, "model", "answered")})
+        return sorted(self.answers.at)
 
     @property
     def last(self) -> int:
         """The last sound checkpoint."""
         return self.numbers[-1]
 
-    def only(self, lens: str, measure: str, **where: Any) -> Row | None:
-        """The one row of these coordinates."""
-        found = find(self.rows, lens, measure, **where)
-        return found[0] if found else None
-
     def accuracy(self, at: int, split: str = "test", tries: int = 1) -> Sure | None:
         """Of the model; on training samples against the labels that it was trained with."""
-        wanted = self.labels if split == "test" else "given"
-        found = self.only("model", "accuracy", checkpoint=at, split=split, labels=wanted)
-        return None if found is None else wilson(found["value"], found["n"], tries)
+        found = self.answers.at[at].accuracy(split, self.labels if split == "test" else "given")
+        return None if found is None else found.sure(tries)
 
     @cached_property
     def best(self) -> int | None:
@@ -105,134 +135,111 @@ class Evidence:
         train, test = self.accuracy(self.last, "train"), self.accuracy(self.last)
         return None if train is None or test is None else difference(train, test)
 
-    def memorised(self, at: int) -> Sure | None:
-        """The share of wrong labels that the model repeats."""
-        found = self.only("model", "memorised", checkpoint=at)
-        return None if found is None else wilson(found["value"], found["n"])
+    def memorised(self, at: int) -> Share | None:
+        """How many of the wrong labels the model repeats."""
+        return self.answers.at[at].memorised
 
     def latent_gap(self) -> Gap | None:
         """The best probe of any layer at the last checkpoint, fitted with the labels of training."""
         found = [
-            one
-            for one in find(
-                self.rows, "latent", "accuracy", checkpoint=self.last, fit="given", split="test", labels=self.labels
-            )
-            if one["layer"] != "input"
-        ]  # fmt: skip
-        model = self.accuracy(self.last, tries=len(found))
-        if not found or model is None:
+            (layer, cell.probe, share)
+            for layer, cell in ([] if self.latent is None else self.latent.cells(self.last, "given"))
+            if layer != INPUT and (share := cell.share("test", self.labels)) is not None
+        ]
+        model = self.accuracy(self.last, tries=len(found)) if found else None
+        if model is None:
             return None
-        best = max(found, key=lambda one: one["value"])
-        probed = wilson(best["value"], best["n"], len(found))
-        return Gap(best["layer"], best["probe"], probed, model, difference(probed, model), len(found))
+        layer, probe, best = max(found, key=lambda one: one[2].value)
+        probed = best.sure(len(found))
+        return Gap(layer, probe, probed, model, difference(probed, model), len(found))
 
     def last_layer_fit(self) -> Sure | None:
         """How well VeLPIC fits the training labels from the last probed layer at the last checkpoint."""
-        found = find(
-            self.rows, "latent", "accuracy", checkpoint=self.last, fit="given", split="train", labels="given",
-            probe=FRUGAL[0],
-        )  # fmt: skip
-        return wilson(found[-1]["value"], found[-1]["n"]) if found else None
+        cells = [] if self.latent is None else self.latent.cells(self.last, "given")
+        found = [cell.share("train", "given") for _, cell in cells if cell.probe == FRUGAL]
+        known = [share for share in found if share is not None]
+        return known[-1].sure() if known else None
 
-    def repairs(self) -> dict[str, Row]:
-        """Differences by kind: head, graft."""
-        found = find(self.rows, "repair", "difference")
-        return {one["note"].partition(":")[0]: one for one in found}
+    def repaired(self) -> dict[str, tuple[str, Judgement]]:
+        """Layer and judgement by kind: head, graft."""
+        return {} if self.repairs is None else {**self.repairs.judged()}
 
-    def windows(self) -> dict[str, Row]:
-        """The last checkpoint's windows by cut."""
-        return {one["layer"]: one for one in find(self.rows, "temporal", "window", checkpoint=self.last)}
+    def cuts(self) -> dict[str, CutResult]:
+        """Composites by cut, as far as they reach the last checkpoint."""
+        return {} if self.composites is None else self.composites.cuts
+
+    def windows(self) -> dict[str, tuple[float, float, float, bool]]:
+        """The last checkpoint's windows by cut: value, ends, and whether they reach the first checkpoint."""
+        return {cut: one.window(self.last) for cut, one in self.cuts().items() if self.last in one.numbers}
 
     def consistency(self) -> Number | None:
         """Mean over the second half of training at the worst cut; ends: the means of the ends."""
-        found = find(self.rows, "temporal", "consistency", checkpoint=self.last)
-        if not found:
-            return None
-        start = (min(one["shallow"] for one in found) + self.last) / 2
-        by_cut: dict[str, list[Row]] = {}
-        for one in found:
-            if one["shallow"] >= start:
-                by_cut.setdefault(one["layer"], []).append(one)
-        means = [_mean(rows) for rows in by_cut.values()]
-        return min(means)
+        means = [_late_mean(one) for one in self.cuts().values()]
+        return min(means) if means else None
+
+    def rich(self) -> RichnessAt | None:
+        """Richness at the last checkpoint."""
+        return None if self.richness is None else self.richness.at.get(self.last)
+
+    def rich_number(self, name: str) -> Measured | None:
+        """One measure of richness at the last checkpoint, if it has a value."""
+        found = self.rich()
+        one = None if found is None or found.found is None else getattr(found.found, name)
+        return one if one is not None and one.value is not None else None
 
     def noise(self) -> tuple[Number, str] | None:
-        """The share of wrong labels and how it is known: measured, estimated or at most."""
+        """The share of wrong labels and how it is known: measured, estimated, or only what is possible."""
         if self.context.wrong_labels is not None:
             wrong, count = self.context.wrong_labels
             return Number(wrong / count), "measured"
-        probes = self._frugal()
-        if not probes or self.context.classes < 2:
+        if self.wrong is None:
             return None
-        best = max(probes, key=lambda one: one["value"])
-        seen = wilson(best["value"], best["n"], len(probes))
-        if self.labels == "given":
-            return Number(1 - seen.value, 0.0, 1 - seen.low), "at most"
-        place = {name: best[name] for name in ("checkpoint", "layer", "probe", "fit")}
-        own = self.only("latent", "accuracy", split="train", labels="given", **place)
-        if own is None:
-            return None
-        agreed = wilson(own["value"], own["n"])
-        ends = (self._wrong(seen.low, agreed.high), self._wrong(seen.high, agreed.low))
-        return Number(self._wrong(seen.value, agreed.value), min(ends), max(ends)), "estimated"
-
-    def _frugal(self) -> list[Row]:
-        for probe in FRUGAL:
-            found = find(
-                self.rows, "latent", "accuracy", fit="given", split="test", labels=self.labels, probe=probe
-            )
-            if found:
-                return found
-        return []
-
-    def _wrong(self, right: float, agreed: float) -> float:
-        """The share q of wrong labels from agreed = right (1 - q) + (1 - right) q / (C - 1); from 0."""
-        chance = (1 - right) / (self.context.classes - 1)
-        return max(0.0, (right - agreed) / (right - chance)) if right > chance else 0.0
+        rate = self.wrong.rate
+        if rate.value is None:
+            return Number((rate.low + rate.high) / 2, rate.low, rate.high), "possible"
+        return Number(rate.value, rate.low, rate.high), "estimated"
 
     def measures(self) -> dict[str, float]:
         """By name, with _low and _high where the ends are known; names without a number are left out."""
         made: dict[str, float] = {"broken": float(len(self.broken))}
         for name, number in self._numbers() if self.numbers else ():
-            if number is None:
+            if number is None or number.value is None:
                 continue
             ends = {name: number.value, f"{name}_low": number.low, f"{name}_high": number.high}
             made |= {key: float(value) for key, value in ends.items() if value is not None}
         return made
 
-    def _numbers(self) -> Iterable[tuple[str, Number | Sure | None]]:
-        best = None if self.best is None else self.accuracy(self.best)
+    def _numbers(self) -> Iterable[tuple[str, Number | Sure | Measured | None]]:
         yield "accuracy", self.accuracy(self.last)
-        yield "accuracy_best", best
+        yield "accuracy_best", None if self.best is None else self.accuracy(self.best)
         yield "accuracy_drop", self.drop()
         yield "best_checkpoint", None if self.best is None else Number(self.best)
         yield "train_accuracy", self.accuracy(self.last, "train")
         yield "generalisation_gap", self.generalisation_gap()
-        yield "memorised", self.memorised(self.last)
-        noise = self.noise()
-        yield "noise", None if noise is None else noise[0]
-        gap = self.latent_gap()
+        memorised, noise, gap = self.memorised(self.last), self.noise(), self.latent_gap()
+        yield "memorised", None if memorised is None else memorised.sure()
+        yield "noise", None if noise is None or noise[1] == "possible" else noise[0]
         yield "latent_accuracy", None if gap is None else gap.probed
         yield "latent_gap", None if gap is None else gap.gap
-        repairs = self.repairs()
-        yield "head_gain", _number(repairs.get("head"))
-        yield "graft_gain", _number(repairs.get("graft"))
+        for kind, (_, one) in self.repaired().items():
+            yield f"{kind}_gain", Number(one.gain or 0.0, one.low, one.high)
         for name in ("d_lr", "initial_kernel_alignment", "effective_dimension", "nc1"):
-            yield name, _number(self.only("richness", name, checkpoint=self.last))
-        windows = self.windows().values()
-        yield "window", min(map(_number, windows)) if windows else None  # pyright: ignore
+            yield name, self.rich_number(name)
+        windows = [Number(*one[:3]) for one in self.windows().values()]
+        yield "window", min(windows) if windows else None
         yield "consistency", self.consistency()
-        yield (
-            "drift",
-            _number(self.only("temporal", "parameter_drift", checkpoint=self.numbers[0], layer="all")),
-        )
-        yield "answered", _number(self.only("model", "answered", checkpoint=self.last, layer=OUTPUT))
+        first = None if self.drift is None else self.drift.weights.get(self.numbers[0])
+        moved = None if first is None else first.values[ALL]
+        yield "drift", None if moved is None else Number(moved)
+        yield "answered", Number(self.answers.at[self.last].answered)
+        for other in self.others:
+            yield from measures_of(other).items()
 
 
-def _number(found: Row | None) -> Number | None:
-    return None if found is None else Number(found["value"], found["low"], found["high"])
-
-
-def _mean(rows: list[Row]) -> Number:
-    value, low, high = (sum(one[name] for one in rows) / len(rows) for name in ("value", "low", "high"))
-    return Number(value, low, high)
+def _late_mean(one: CutResult) -> Number:
+    """Over the shallow checkpoints of the second half of training, with the last deep part."""
+    start = (one.numbers[0] + one.numbers[-1]) / 2
+    late = [place for place, at in enumerate(one.numbers) if at >= start]
+    own = one.consistency
+    shares = [Share(round(float(own.values[place, -1]) * own.count), own.count).sure() for place in late]
+    return Number(*(sum(ends) / len(ends) for ends in zip(*shares, strict=True)))

@@ -1,37 +1,20 @@
 """One sentence of a verdict, and the rule that it follows; docs/verdict.md has the same rules.
 
-training    is there a trained model at all? no: NaN (broken); one answer for all samples (collapsed); or under-trained:
-            not clearly above chance, test accuracy clearly higher than at three quarters of the way, or a head that
-            fits the training labels clearly worse, by 10 points, than VeLPIC does on the last probed layer
-memorising  yes: of the training labels known to be wrong it repeats clearly more than 20 % beyond chance; or, where no
-            wrong label is known, test accuracy fell clearly (a point or more) from its best while training accuracy
-            rose. no: clearly fewer; or no clear fall and training accuracy less than 10 points above test accuracy
-knowledge   yes: the best probe of a layer beats the model clearly at the last checkpoint. no: by less than 2 points
-repair      yes: a new head raises held-out accuracy clearly. no: neither place gains anything
-richness    no (lazy): D_LR surely above 0.4, or more than 95 % of the initial kernel is left. yes (rich): surely
-            below 0.2
-window      yes: at the last checkpoint deep layers understand shallow ones (consistency above 0.8) over half of the
-            training at every cut. no: surely not
-place       yes: it memorises, and the swap profile names the parts where accuracy was lost. no: nothing was lost, or
-            it does not memorise
-noise       yes: surely more than 2 % of the training labels are wrong. no: surely less than 5 %
-checkpoint  the kept checkpoint with the best test accuracy; the last one where it is not clearly worse
-
 "Clearly" is: the 95 % interval lies on one side, widened for the number of checkpoints, or of layers and probes, that
 the best was picked from (see shares.py). In all other cases the answer is "cannot tell".
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from undertow.auditing.evidence import Evidence
-from undertow.auditing.shares import Sure, percent, within
+from undertow.shares import Sure, percent, within
 
 Answer = Literal["yes", "no", "cannot tell"]
+Meaning = Literal["good", "bad", "unknown"]
 Numbers = dict[str, float | str | None]
 
 SHORT: dict[Answer, str] = {"yes": "yes", "no": "no", "cannot tell": "?"}
@@ -41,10 +24,52 @@ PROBES = {
 }  # fmt: skip
 """How people write a probe's name."""
 
-RULES: dict[str, str] = dict(
-    re.findall(r"^([a-z]+) {2,}(.*(?:\n {12}.*)*)", __doc__ or "", flags=re.MULTILINE)
-)
-"""The docstring's rules by topic."""
+RULES: dict[str, str] = {
+    "training": (
+        "Is there a trained model at all? No: NaN (broken); one answer for all samples (collapsed); or under-trained: "
+        "not clearly above chance, test accuracy clearly higher than at three quarters of the way, or a head that "
+        "fits the training labels clearly worse, by 10 points, than VeLPIC does on the last probed layer."
+    ),
+    "memorising": (
+        "Yes: of the training labels known to be wrong it repeats clearly more than 20 % beyond chance; or, where no "
+        "wrong label is known, test accuracy fell clearly (a point or more) from its best while training accuracy "
+        "rose. No: clearly fewer; or no clear fall and training accuracy less than 10 points above test accuracy."
+    ),
+    "knowledge": (
+        "Yes: the best probe of a layer beats the model clearly at the last checkpoint. No: by less than 2 points."
+    ),
+    "repair": "Yes: a new head raises held-out accuracy clearly. No: neither place gains anything.",
+    "richness": (
+        "No (lazy): D_LR surely above 0.4, or more than 95 % of the initial kernel is left. Yes (rich): surely below "
+        "0.2."
+    ),
+    "window": (
+        "Yes: at the last checkpoint deep layers understand shallow ones (consistency above 0.8) over half of the "
+        "training at every cut. No: surely not."
+    ),
+    "place": (
+        "Yes: it memorises, and the swap profile names the parts where accuracy was lost. No: nothing was lost, or it "
+        "does not memorise."
+    ),
+    "noise": "Yes: surely more than 2 % of the training labels are wrong. No: surely less than 5 %.",
+    "checkpoint": (
+        "The kept checkpoint with the best test accuracy; the last one where it is not clearly worse."
+    ),
+}
+"""The rules by topic."""
+
+MEANINGS: dict[str, dict[Answer, Meaning]] = {
+    "training": {"yes": "good", "no": "bad"},
+    "memorising": {"yes": "bad", "no": "good"},
+    "knowledge": {"yes": "good"},
+    "repair": {"yes": "good"},
+    "richness": {},  # rich is no better than lazy: it depends on what one wants
+    "window": {"yes": "good"},
+    "place": {"yes": "bad", "no": "good"},
+    "noise": {"yes": "bad", "no": "good"},
+    "checkpoint": {"yes": "good"},
+}
+"""What an answer means for the user; what is not named is unknown."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +90,16 @@ class Finding:
     @property
     def rule(self) -> str:
         """The rule in words."""
-        return " ".join(RULES[self.topic].split())
+        return RULES[self.topic]
+
+    @property
+    def meaning(self) -> Meaning:
+        """Whether this is good news, bad news, or neither is known."""
+        return MEANINGS[self.topic].get(self.answer, "unknown")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {**asdict(self), "rule": self.rule}
+        return {**asdict(self), "meaning": self.meaning, "rule": self.rule}
 
 
 # ---------------------------------------------------------------------- words

@@ -1,22 +1,22 @@
 """The rules about memorising: whether it does, since when, and where it entered.
 
-memorising(seen)        # Yes, beginning between epoch 20 and 25: it repeats 99.8 % of the 458 wrong training labels
-began(seen, finding)    # beginning between epoch 20 and 25
+memorising(seen)        # Yes, between epoch 20 and 25: it repeats 99.8 % of the 458 wrong training labels.
+began(seen, numbers)    # between epoch 20 and 25
 place(seen)             # Memorisation entered in layer2 and layer3: ...
 """
 
 from __future__ import annotations
 
+from undertow.auditing.composites_lens import Swap
 from undertow.auditing.evidence import Evidence
-from undertow.auditing.finding import Answer, Finding, Numbers, at_words, share_words
-from undertow.auditing.rows import find
-from undertow.auditing.shares import Sure, percent, points, within
+from undertow.auditing.finding import Answer, Finding, Numbers, at_words, layer_words, share_words
+from undertow.auditing.swaps import part_words, swap_words
+from undertow.shares import Share, Sure, percent, points, within
+from undertow.temporal.swap import AFTER_LAST
 
 REPEATED = 0.2
 POINT = 0.01
 SMALL_GAP = 0.1
-ENTERED = "Entered in "
-"""How a swap profile's words begin where they name parts; the names follow, then a colon."""
 
 
 def memorising(seen: Evidence) -> Finding:
@@ -25,22 +25,23 @@ def memorising(seen: Evidence) -> Finding:
     if repeated is not None:
         return _repeating(seen, repeated)
     if seen.context.wrong_labels is not None and seen.context.wrong_labels[0] == 0:
-        return Finding("memorising", "No training label is wrong, so none was learned by heart.", "no")
+        return Finding("memorising", "No training label is wrong, so there is none to memorise.", "no")
     drop, gap = seen.drop(), seen.generalisation_gap()
     if drop is None or seen.best is None:
-        return Finding("memorising", "Memorising cannot be told without labels.", "cannot tell")
+        text = "We cannot tell whether it memorises: there are no labels."
+        return Finding("memorising", text, "cannot tell")
     numbers: Numbers = {"drop": drop.value, "gap": None if gap is None else gap.value}
     if drop.low > 0 and drop.value >= POINT:
         return _fallen(seen, seen.best, drop, numbers)
     if gap is not None and gap.high < SMALL_GAP and drop.low <= 0:
         text = (
-            f"No sign of it: test accuracy did not clearly fall, and training accuracy is only "
-            f"{points(gap.value)} {within(gap)} above it."
+            f"No sign of it: test accuracy did not clearly fall. Training accuracy is only "
+            f"{points(gap.value)} {within(gap)} higher."
         )
         return Finding("memorising", text, "no", numbers)
     fell = "did not clearly fall" if drop.low <= 0 else "fell by less than a point"
-    text = f"Cannot tell: test accuracy {fell} ({points(drop.value)} {within(drop)})"
-    text += f", but training accuracy is {points(gap.value)} {within(gap)} above it." if gap else "."
+    text = f"Cannot tell: test accuracy {fell}: {points(drop.value)} {within(drop)}."
+    text += f" But training accuracy is {points(gap.value)} {within(gap)} higher." if gap else ""
     return Finding("memorising", text, "cannot tell", numbers)
 
 
@@ -56,26 +57,24 @@ def _fallen(seen: Evidence, best: int, drop: Sure, numbers: Numbers) -> Finding:
         return Finding("memorising", text, "cannot tell", numbers)
     went = f"rose to {percent(now.value)}" if now else "went on"
     found: Numbers = {**numbers, "since": best}
-    text = f"Yes, {began(seen, found)}: {fell} while the fit of the training labels {went}."
+    text = f"Yes, {began(seen, found)}: {fell}, while training accuracy {went}."
     return Finding("memorising", text, "yes", found)
 
 
-def _repeating(seen: Evidence, repeated: Sure) -> Finding:
+def _repeating(seen: Evidence, repeated: Share) -> Finding:
     """From the labels that are known to be wrong."""
-    level = REPEATED + _chance_to_repeat(seen)
-    row = seen.only("model", "memorised", checkpoint=seen.last)
-    count = 0 if row is None else row["n"]
-    numbers: Numbers = {"memorised": repeated.value, "level": level, "wrong": count}
-    said = f"it repeats {share_words(repeated)} of the {count:,} wrong training labels"
-    if repeated.low > level:
+    share, level = repeated.sure(), REPEATED + _chance_to_repeat(seen)
+    numbers: Numbers = {"memorised": share.value, "level": level, "wrong": repeated.count}
+    said = f"it repeats {share_words(share)} of the {repeated.count:,} wrong training labels"
+    if share.low > level:
         numbers |= _since(seen, level)
         drop = seen.drop()
         fell = ""
         if drop is not None and drop.low > 0:
-            fell = f"; test accuracy fell by {points(drop.value)} from the best kept checkpoint"
-        return Finding("memorising", f"Yes, {began(seen, numbers)}: {said}{fell}.", "yes", numbers)
-    if repeated.high < level:
-        return Finding("memorising", f"No: {said}, as mistakes by chance would.", "no", numbers)
+            fell = f" Test accuracy fell by {points(drop.value)} from the best kept checkpoint."
+        return Finding("memorising", f"Yes, {began(seen, numbers)}: {said}.{fell}", "yes", numbers)
+    if share.high < level:
+        return Finding("memorising", f"No: {said}, no more than by chance.", "no", numbers)
     return Finding("memorising", f"Cannot tell: {said}.", "cannot tell", numbers)
 
 
@@ -90,7 +89,7 @@ def _since(seen: Evidence, level: float) -> Numbers:
     since, before = seen.last, None
     for at in reversed(seen.numbers):
         share = seen.memorised(at)
-        if share is None or share.low <= level:
+        if share is None or share.sure().low <= level:
             before = at
             break
         since = at
@@ -105,7 +104,7 @@ def began(seen: Evidence, numbers: Numbers) -> str:
     before = numbers["before"]
     if before is None:
         return f"from {since} on"
-    return f"beginning between {seen.context.unit} {before} and {numbers['since']}"
+    return f"between {seen.context.unit} {before} and {numbers['since']}"
 
 
 # ---------------------------------------------------------------------- where it entered
@@ -113,35 +112,40 @@ def began(seen: Evidence, numbers: Numbers) -> str:
 
 def place(seen: Evidence) -> Finding:
     """What the swap profile says, as far as there is memorising at all."""
-    found = find(seen.rows, "temporal", "swap_early")
-    if not found:
+    swap = None if seen.composites is None else seen.composites.swap
+    if swap is None:
         if seen.best is not None and seen.best == seen.last:
             text = "Nothing to place: the last checkpoint is the best."
             return Finding("place", text, "no", short="none")
-        return Finding("place", "Where memorisation sits cannot be told here.", "cannot tell")
-    note = found[0]["note"]
+        return Finding("place", "We cannot tell here where memorisation sits.", "cannot tell")
     numbers: Numbers = {
-        "early": found[0]["value"], "early_checkpoint": found[0]["shallow"], "late_checkpoint": seen.last
+        "early": swap.profile.early.value, "early_checkpoint": swap.early, "late_checkpoint": swap.late
     }  # fmt: skip
-    if note.startswith(ENTERED):
-        return _placed(memorising(seen).answer, note, numbers)
-    if note.startswith("Nothing"):
-        return Finding("place", note, "no", numbers, "none")
-    return Finding("place", note, "cannot tell", numbers)
+    words = swap_words(swap, seen.context.unit)
+    match swap.profile.finding:
+        case "entered":
+            return _placed(memorising(seen).answer, swap, words, numbers)
+        case "nothing lost":
+            return Finding("place", f"Nothing to place. {words}", "no", numbers, "none")
+        case _:
+            return Finding("place", f"Cannot tell. {words}", "cannot tell", numbers)
 
 
-def _placed(memorises: Answer, note: str, numbers: Numbers) -> Finding:
+def _placed(memorises: Answer, swap: Swap, words: str, numbers: Numbers) -> Finding:
     """Accuracy was lost in known parts: by memorisation only where the rule for that says so."""
-    names, _, rest = note.removeprefix(ENTERED).partition(": ")
+    profile = swap.profile
+    names = part_words(profile, profile.entered)
     numbers = {**numbers, "parts": names}
     if memorises == "yes":
-        return Finding("place", f"Memorisation entered in {names}: {rest}", "yes", numbers, _short(names))
+        return Finding("place", f"Memorisation entered in {names}. {words}", "yes", numbers, _short(swap))
     if memorises == "no":
-        text = f"No memorisation to place; accuracy was lost in {names}: {rest}"
+        text = f"There is no memorisation to place, but accuracy was lost in {names}. {words}"
         return Finding("place", text, "no", numbers, "none")
-    text = f"Cannot tell whether it is memorisation, but accuracy was lost in {names}: {rest}"
+    text = f"Accuracy was lost in {names}; we cannot tell whether by memorising. {words}"
     return Finding("place", text, "cannot tell", numbers)
 
 
-def _short(names: str) -> str:
-    return names.replace(" and ", ", ").replace("what comes after", "after")
+def _short(swap: Swap) -> str:
+    last = layer_words(swap.profile.cuts[-1].cut)
+    names = swap.profile.entered
+    return ", ".join(f"after {last}" if name == AFTER_LAST else layer_words(name) for name in names)

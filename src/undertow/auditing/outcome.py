@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from undertow._version import __version__
 from undertow.auditing.evidence import Context, Evidence
+from undertow.auditing.finding import Finding
 from undertow.auditing.headline import headline_of
-from undertow.auditing.rows import Row, frame
-from undertow.auditing.rules import Finding, judge
+from undertow.auditing.rules import judge
 from undertow.files import aside, write_text
+from undertow.rows import Row, frame
 from undertow.training.facts import now
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Verdict(list[Finding]):
 
     def __str__(self) -> str:
         wide = max((len(one.short) for one in self), default=0)
-        lines = [f"{one.topic:<12}{one.short:<{wide}}  {one.sentence}" for one in self]
+        lines = [f"{one.topic:<12}{one.short:<{wide}}  {one.meaning:<8}{one.sentence}" for one in self]
         return "\n".join([self.headline, "", *lines] if self.headline else lines)
 
 
@@ -56,14 +57,27 @@ class Verdict(list[Finding]):
 class Audit:
     """One run, audited."""
 
-    rows: list[Row]
-    context: Context
+    evidence: Evidence  # the typed results of all lenses
     verdict: Verdict
-    headline: str
     measures: dict[str, float]
     about: dict[str, Any]  # quick, settings, data
     made: str
     folder: Path | None = None  # where it was saved
+
+    @property
+    def context(self) -> Context:
+        """Which run, which labels."""
+        return self.evidence.context
+
+    @property
+    def headline(self) -> str:
+        """The verdict in a sentence or two."""
+        return self.verdict.headline
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """One row per number."""
+        return self.evidence.rows()
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -119,9 +133,8 @@ def holds_full_audit(folder: Path) -> bool:
     return not (isinstance(stored, dict) and stored.get("quick"))  # pyright: ignore[reportUnknownMemberType]
 
 
-def make_audit(rows: list[Row], context: Context, about: dict[str, Any]) -> Audit:
-    """The audit of these rows: its verdict follows from them alone."""
-    seen = Evidence(rows, context)
+def make_audit(seen: Evidence, about: dict[str, Any]) -> Audit:
+    """The audit of this evidence: its verdict follows from it alone."""
     findings = judge(seen)
     verdict = Verdict(findings, headline_of(seen, findings))
-    return Audit(rows, context, verdict, verdict.headline, seen.measures(), about, now())
+    return Audit(seen, verdict, seen.measures(), about, now())

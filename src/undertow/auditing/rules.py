@@ -1,10 +1,11 @@
 """What an audit says, by the rules that stand in finding.py and in docs/verdict.md.
 
-findings = judge(Evidence(rows, context))        # one for each topic: training, memorising, knowledge, ...
+findings = judge(Evidence(context, answers, ...))        # one for each topic: training, memorising, knowledge, ...
 """
 
 from __future__ import annotations
 
+from undertow.auditing.composites_lens import UNDERSTOOD
 from undertow.auditing.evidence import Evidence
 from undertow.auditing.finding import (
     PROBES,
@@ -17,8 +18,8 @@ from undertow.auditing.finding import (
     share_words,
 )
 from undertow.auditing.memorising import POINT, memorising, place
-from undertow.auditing.rows import Row
-from undertow.auditing.shares import Sure, difference, percent, points, within
+from undertow.repairing.gate import Judgement
+from undertow.shares import Sure, difference, percent, points, within
 
 __all__ = ["RULES", "Answer", "Finding", "judge"]
 
@@ -27,8 +28,6 @@ UNFIT = 0.1
 PRACTICAL = 0.02
 RICH, LAZY, UNCHANGED = 0.2, 0.4, 0.95
 NOISY, CLEAN = 0.02, 0.05
-UNDERSTOOD = 0.8
-"""Consistency (the share of answers that stay the same) above which deep layers are said to understand features."""
 
 
 def judge(seen: Evidence) -> list[Finding]:
@@ -47,14 +46,14 @@ def judge(seen: Evidence) -> list[Finding]:
 def _training(seen: Evidence) -> Finding:
     if seen.broken:
         return _broken(seen)
-    answered = seen.only("model", "answered", checkpoint=seen.last)
-    if answered is not None and answered["value"] == 1:
+    own = seen.answers.at[seen.last]
+    if own.answered == 1:
         where = at_words(seen, seen.last)
-        text = f"Collapsed: at {where} the model gives one answer to all {answered['n']:,} test samples."
+        text = f"Collapsed: at {where} the model gives one answer to all {own.count:,} test samples."
         return Finding("training", text, "no", {"answered": 1})
     now = seen.accuracy(seen.last)
     if now is None:
-        text = "Whether it has learned anything cannot be told without labels."
+        text = "We cannot tell whether it has learned anything: there are no labels."
         return Finding("training", text, "cannot tell")
     chance = 1 / seen.context.classes
     numbers: Numbers = {"accuracy": now.value, "chance": chance}
@@ -66,17 +65,15 @@ def _training(seen: Evidence) -> Finding:
 
 def _broken(seen: Evidence) -> Finding:
     first = seen.broken[0]
-    why = next(
-        one["note"] for one in seen.rows if one["checkpoint"] == first and one["note"].startswith("broken")
-    )
     rest = (
         f" What follows is about {at_words(seen, seen.last)}."
         if seen.numbers
-        else " Nothing else can be said."
+        else " We can say nothing else."
     )
     later = len(seen.broken) - 1
     too = f" and {later} later checkpoint{'s' * (later > 1)}" if later else ""
-    text = f"Broken: at {at_words(seen, first)}{too} the model gives no numbers ({why.partition(': ')[2]}).{rest}"
+    why = seen.answers.broken[first]
+    text = f"Broken: at {at_words(seen, first)}{too} the model gives no numbers ({why}).{rest}"
     return Finding("training", text, "no", {"first_broken": first, "broken": len(seen.broken)})
 
 
@@ -89,8 +86,8 @@ def _unfit(seen: Evidence, numbers: Numbers) -> Finding | None:
     if behind.low <= 0 or behind.value < UNFIT:
         return None
     text = (
-        f"Under-trained: its head fits {percent(fit.value)} of the training labels, where VeLPIC fits "
-        f"{percent(probed.value)} from the last layer's features. Train on, or take VeLPIC for a head."
+        f"Under-trained: its head fits {percent(fit.value)} of the training labels, while VeLPIC fits "
+        f"{percent(probed.value)} from the last layer. Train on, or use VeLPIC as the head."
     )
     return Finding("training", text, "no", {**numbers, "behind": behind.value})
 
@@ -100,7 +97,7 @@ def _rising(seen: Evidence, now: Sure, numbers: Numbers) -> Finding:
     before = [at for at in seen.numbers if at <= until and at != seen.last]
     then = seen.accuracy(before[-1]) if before else None
     if then is None:
-        text = f"It scores {share_words(now)} on test samples; whether that still rises one checkpoint cannot tell."
+        text = f"It scores {share_words(now)} on test samples. One checkpoint cannot show whether that still rises."
         return Finding("training", text, "cannot tell", numbers)
     gain = difference(now, then)
     numbers["gain"] = gain.value
@@ -111,7 +108,7 @@ def _rising(seen: Evidence, now: Sure, numbers: Numbers) -> Finding:
         )
         return Finding("training", text, "no", numbers)
     where = at_words(seen, seen.last)
-    text = f"Trained: {share_words(now)} on test samples at {where}, and it no longer clearly rises."
+    text = f"Trained: {share_words(now)} on test samples at {where}. That no longer clearly rises."
     return Finding("training", text, "yes", numbers)
 
 
@@ -121,7 +118,7 @@ def _rising(seen: Evidence, now: Sure, numbers: Numbers) -> Finding:
 def _knowledge(seen: Evidence) -> Finding:
     found = seen.latent_gap()
     if found is None:
-        return Finding("knowledge", "What layers know cannot be told without probes.", "cannot tell")
+        return Finding("knowledge", "We cannot tell what layers know: nothing was probed.", "cannot tell")
     numbers: Numbers = {
         "gap": found.gap.value, "low": found.gap.low, "high": found.gap.high, "layer": found.layer,
         "probe": found.probe, "tries": found.tries,
@@ -130,7 +127,7 @@ def _knowledge(seen: Evidence) -> Finding:
     reads = f"{PROBES.get(found.probe, found.probe)} reads {percent(found.probed.value)} at {layer}"
     if found.gap.low > 0:
         text = (
-            f"{layer} still knows more than the model says: {reads}, {points(found.gap.value)} "
+            f"{layer} still knows more than the model says. {reads}, {points(found.gap.value)} "
             f"{within(found.gap)} above the model's {percent(found.model.value)}."
         )
         return Finding("knowledge", text, "yes", numbers)
@@ -142,61 +139,56 @@ def _knowledge(seen: Evidence) -> Finding:
 
 
 def _repair(seen: Evidence) -> Finding:
-    found = seen.repairs()
+    found = seen.repaired()
     if not found:
-        return Finding("repair", "What a new head would give cannot be told here.", "cannot tell")
+        return Finding("repair", "We cannot tell here what a new head would give.", "cannot tell")
     numbers: Numbers = {}
-    for kind, one in found.items():
-        numbers |= {kind: one["value"], f"{kind}_low": one["low"], f"{kind}_high": one["high"]}
-    told = " and ".join(_gain(kind, one) for kind, one in found.items())
-    if any(one["low"] > 0 for one in found.values()):
+    for kind, (_, one) in found.items():
+        numbers |= {kind: one.gain, f"{kind}_low": one.low, f"{kind}_high": one.high}
+    told = " and ".join(_gain(kind, layer, one) for kind, (layer, one) in found.items())
+    if any((one.low or 0.0) > 0 for _, one in found.values()):
         text = f"{told[0].upper()}{told[1:]} on held-out samples."
-        return Finding("repair", text, "yes", {**numbers, "layer": _better(found)})
-    if all(one["value"] <= 0 for one in found.values()):
+        better = max(found.values(), key=lambda one: one[1].gain or 0.0)[0]
+        return Finding("repair", text, "yes", {**numbers, "layer": better})
+    if all((one.gain or 0.0) <= 0 for _, one in found.values()):
         return Finding("repair", f"Nothing to gain: {told}.", "no", numbers)
     return Finding("repair", f"Cannot tell whether it helps: {told}.", "cannot tell", numbers)
 
 
-def _gain(kind: str, one: Row) -> str:
-    what = "writing VeLPIC into the head" if kind == "head" else f"a new head on {layer_words(one['layer'])}"
-    edges = f"({100 * one['low']:+.1f} to {100 * one['high']:+.1f})"
-    return f"{what} gives {100 * one['value']:+.1f} points {edges}"
-
-
-def _better(found: dict[str, Row]) -> str:
-    return max(found.values(), key=lambda one: one["value"])["layer"]
+def _gain(kind: str, layer: str, one: Judgement) -> str:
+    what = "writing VeLPIC into the head" if kind == "head" else f"a new head on {layer_words(layer)}"
+    ends = f"({100 * (one.low or 0.0):+.1f} to {100 * (one.high or 0.0):+.1f})"
+    return f"{what} gives {100 * (one.gain or 0.0):+.1f} points {ends}"
 
 
 # ---------------------------------------------------------------------- richness and time
 
 
 def _richness(seen: Evidence) -> Finding:
-    rows = [
-        one
-        for one in seen.rows
-        if one["measure"] == "d_lr" and one["lens"] == "richness" and one["checkpoint"] == seen.last
-    ]
-    if not rows or rows[0]["value"] is None:
-        why = f": {rows[0]['note']}" if rows else ", as richness was not measured."
-        return Finding("richness", f"Rich or lazy cannot be told{why}", "cannot tell")
-    one = rows[0]
-    kept = seen.only("richness", "initial_kernel_alignment", checkpoint=seen.last)
+    found = seen.rich()
+    if found is None:
+        return Finding("richness", "We cannot tell rich from lazy: richness was not measured.", "cannot tell")
+    one = None if found.found is None else found.found.d_lr
+    if one is None or one.value is None:
+        why = found.reason if one is None else one.reason
+        return Finding("richness", f"We cannot tell rich from lazy: {why}", "cannot tell")
+    kept = seen.rich_number("initial_kernel_alignment")
+    left = None if kept is None else kept.value
     numbers: Numbers = {
-        "d_lr": one["value"], "low": one["low"], "high": one["high"],
-        "initial_kernel_alignment": None if kept is None else kept["value"],
+        "d_lr": one.value, "low": one.low, "high": one.high, "initial_kernel_alignment": left
     }  # fmt: skip
-    said = f"D_LR is {one['value']:.2f}"
-    if one["low"] is None:
-        text = f"Cannot tell whether it is rich or lazy: {said}, without an interval ({one['note']})"
+    said = f"D_LR is {one.value:.2f}"
+    if one.low is None or one.high is None:
+        text = f"Cannot tell whether it is rich or lazy: {said}, without an interval ({one.reason})."
         return Finding("richness", text, "cannot tell", numbers)
-    said += f" ({one['low']:.2f} to {one['high']:.2f})"
-    if kept is not None:
-        said += f", and {percent(kept['value'])} of the initial kernel is left"
-    if one["high"] < RICH and not (kept and kept["value"] > UNCHANGED):
-        return Finding("richness", f"Rich: {said}; it learned features.", "yes", numbers, "rich")
-    if one["low"] > LAZY or (kept and kept["value"] > UNCHANGED):
-        text = f"Lazy: {said}; it fits a readout on features it hardly chose."
-        return Finding("richness", text, "no", numbers, "lazy")
+    said += f" ({one.low:.2f} to {one.high:.2f})"
+    if left is not None:
+        said += f", and {percent(left)} of the initial kernel is left"
+    unchanged = left is not None and left > UNCHANGED
+    if one.high < RICH and not unchanged:
+        return Finding("richness", f"Rich: {said}. It learned features.", "yes", numbers, "rich")
+    if one.low > LAZY or unchanged:
+        return Finding("richness", f"Lazy: {said}. Its features hardly changed.", "no", numbers, "lazy")
     return Finding("richness", f"Between rich and lazy: {said}.", "cannot tell", numbers)
 
 
@@ -204,34 +196,28 @@ def _window(seen: Evidence) -> Finding:
     found = seen.windows()
     length = seen.last - seen.numbers[0]
     if not found or not length:
-        return Finding("window", "How layers fit across time cannot be told here.", "cannot tell")
-    worst = min(found, key=lambda cut: found[cut]["value"])
-    numbers: Numbers = {cut: one["value"] for cut, one in found.items()}
+        return Finding("window", "We cannot tell here how layers fit across time.", "cannot tell")
+    worst = min(found, key=lambda cut: found[cut][0])
+    numbers: Numbers = {cut: one[0] for cut, one in found.items()}
     half = length / 2
-    surely = min(one["low"] for one in found.values()) >= half
-    hardly = found[worst]["high"] < half
-    answer: Answer = "yes" if surely else "no" if hardly else "cannot tell"
+    surely = min(low for _, low, _, _ in found.values()) >= half
+    answer: Answer = "yes" if surely else "no" if found[worst][2] < half else "cannot tell"
     leads: dict[Answer, str] = {
-        "yes": "The last deep layers still make sense of features from half the training ago",
-        "no": f"The last deep layers no longer make sense of {layer_words(worst)} features from half the training ago",
-        "cannot tell": "Cannot tell whether the last deep layers make sense of features from half the training ago",
+        "yes": "The last deep layers still understand features from half the training ago.",
+        "no": f"The last deep layers no longer understand {layer_words(worst)} from half the training ago.",
+        "cannot tell": "Cannot tell whether the last deep layers understand features from half the training ago.",
     }
-    return Finding("window", f"{leads[answer]}: {_reach(seen, found, length)}.", answer, numbers)
+    return Finding("window", f"{leads[answer]} {_reach(seen, found)}", answer, numbers)
 
 
-def _reach(seen: Evidence, found: dict[str, Row], length: int) -> str:
+def _reach(seen: Evidence, found: dict[str, tuple[float, float, float, bool]]) -> str:
     """How old shallow layers may be, cut by cut."""
     unit = seen.context.unit
-    ages: list[str] = []
-    for cut, one in found.items():
-        age = (
-            "as early as the first checkpoint" if one["note"] else f"up to {one['value']:.0f} {unit}s earlier"
-        )
-        ages.append(f"{layer_words(cut)} from {age}")
-    return (
-        f"more than {100 * UNDERSTOOD:.0f} % of the answers stay the same with {', '.join(ages)} "
-        f"(each with all layers before it; the training had {length} {unit}s)"
-    )
+    ages = [
+        f"{layer_words(cut)} {'back to the first checkpoint' if is_open else f'up to {value:.0f} {unit}s back'}"
+        for cut, (value, _, _, is_open) in found.items()
+    ]
+    return f"More than {100 * UNDERSTOOD:.0f} % of the answers stay the same with {', '.join(ages)}."
 
 
 # ---------------------------------------------------------------------- noise and the checkpoint to use
@@ -240,7 +226,7 @@ def _reach(seen: Evidence, found: dict[str, Row], length: int) -> str:
 def _noise(seen: Evidence) -> Finding:
     found = seen.noise()
     if found is None:
-        return Finding("noise", "Label noise cannot be told here.", "cannot tell")
+        return Finding("noise", "We cannot tell here how many labels are wrong.", "cannot tell")
     number, how = found
     numbers: Numbers = {
         "noise": number.value, "low": number.low, "high": number.high, "how": how
@@ -250,10 +236,13 @@ def _noise(seen: Evidence) -> Finding:
         text = f"{percent(number.value)} of the {count:,} training labels are wrong (measured)."
         return Finding("noise", text, "yes" if wrong else "no", numbers)
     low, high = number.low or 0.0, number.high or 0.0
-    if how == "at most":
-        text = f"At most about {percent(high)} of the labels are wrong: what the best probe disagrees with."
+    if how == "possible":
+        reason = seen.wrong.rate.reason if seen.wrong is not None else ""
+        text = (
+            f"We cannot tell: between {percent(low)} and {percent(high)} of the labels are wrong ({reason})."
+        )
         return Finding("noise", text, "no" if high < CLEAN else "cannot tell", numbers)
-    text = f"About {percent(number.value)} {within(number)} of the training labels are wrong (an estimate from probes)."
+    text = f"About {percent(number.value)} {within(number)} of the training labels are wrong."
     answer: Answer = "yes" if low > NOISY else "no" if high < CLEAN else "cannot tell"
     return Finding("noise", text, answer, numbers)
 
@@ -262,7 +251,9 @@ def _checkpoint(seen: Evidence) -> Finding:
     drop, best = seen.drop(), seen.best
     top, now = (None if best is None else seen.accuracy(best)), seen.accuracy(seen.last)
     if drop is None or best is None or top is None or now is None:
-        return Finding("checkpoint", "Which checkpoint is best cannot be told without labels.", "cannot tell")
+        return Finding(
+            "checkpoint", "We cannot tell which checkpoint is best: there are no labels.", "cannot tell"
+        )
     numbers: Numbers = {"best": best, "accuracy": top.value, "last": now.value}
     if drop.low > 0:
         use = at_words(seen, best)

@@ -1,8 +1,7 @@
 """The swap profile in words, in points of accuracy.
 
-    swap_words(profile, "epoch", 8, 60, total=500)
-    # Entered in layer2 and layer3: when the layers of epoch 8 are replaced by those of epoch 60 one after the other,
-    # from the input on, 20.2 of the 26.4 lost points go with these; ...
+    swap_words(swap, "epoch")
+    # 20.2 of the 26.4 lost points come with layer2 and layer3. We replaced the layers of epoch 8 by those of ...
 
 The cuts part the network, and a part is called by the layer that it ends with; what comes after the last cut is called
 so. The rules are those of undertow.temporal.swap: a part is named where turning it late costs clearly, a fifth of the
@@ -13,73 +12,56 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from undertow.auditing.composites_lens import Swap
 from undertow.auditing.finding import layer_words, listed
-from undertow.auditing.memorising import ENTERED
-from undertow.auditing.shares import percent
-from undertow.temporal.intervals import Interval
-from undertow.temporal.swap import SHARE, SwapProfile
-
-MISFIT = "fit together"
-"""In the profile's own reading: composites that are worse than both models."""
+from undertow.shares import percent
+from undertow.temporal.swap import AFTER_LAST, SwapProfile
 
 
-def swap_words(profile: SwapProfile, unit: str, early: int, late: int, total: int) -> str:
-    """What the profile says; `total` is how many test samples there are, of which it saw some."""
-    first, last = f"{unit} {early}", f"{unit} {late}"
-    of = "" if profile.count >= total else f" (on {profile.count:,} of the {total:,} test samples)"
-    drop = profile.drop
-    if drop.low <= 0:
-        seen = f"{percent(profile.late.value)} after {percent(profile.early.value)}{of}"
-        if drop.high < 0:
-            return f"Nothing to place: {last} is better than {first}, {seen}."
-        return f"Cannot tell: {last} is not clearly worse than {first}, {seen}."
-    if MISFIT in profile.reading:
-        return profile.reading
-    lost = f"{100 * drop.value:.1f} lost points{of}"
-    below, above = (_clear(profile, side) for side in ("from_below", "from_above"))
-    replaced = f"when the layers of {first} are replaced by those of {last} one after the other"
-    if profile.entered:
-        return _entered(profile, f"{replaced}, from the input on,", lost, below, above)
-    if not below:
-        return (
-            f"Cannot tell: {replaced}, the {lost} are spread out, and no part clearly takes a fifth of them."
-        )
-    other = f"with {_named(profile, above)}" if above else "clearly with no part"
-    return (
-        f"Cannot tell: {replaced}, the {lost} go with {_named(profile, below)} from the input on, but {other} from the "
-        "output on."
+def part_words(profile: SwapProfile, names: Sequence[str], between: str = "and") -> str:
+    """Parts by name: layer2 and what comes after layer3."""
+    last = layer_words(profile.cuts[-1].cut)
+    return listed(
+        [f"what comes after {last}" if name == AFTER_LAST else layer_words(name) for name in names], between
     )
 
 
-def _entered(profile: SwapProfile, replaced: str, lost: str, below: list[int], above: list[int]) -> str:
-    cost = sum(profile.parts[place].from_below.value for place in below)
-    ways = "from the output on, it is the same layers that clearly cost accuracy"
-    if below != above:
-        ways = (
-            f"from the output on, it is {_named(profile, above)} that clearly cost accuracy, so the harm of a late "
-            "layer depends on the others"
-        )
-    bound = SHARE * profile.drop.value
-    free = [
-        place
-        for place, part in enumerate(profile.parts)
-        if part.from_below.high < bound and part.from_above.high < bound
+def swap_words(swap: Swap, unit: str) -> str:
+    """What the profile says."""
+    own, first, last = swap.profile, f"{unit} {swap.early}", f"{unit} {swap.late}"
+    of = "" if own.count >= swap.total else f" (on {own.count:,} of the {swap.total:,} test samples)"
+    scores = f"{percent(own.late.value)} after {percent(own.early.value)}{of}"
+    lost = f"{100 * own.drop.value:.1f} lost points{of}"
+    match own.finding:
+        case "nothing lost":
+            return f"{last.capitalize()} is better than {first}: {scores}."
+        case "not clearly worse":
+            return f"{last.capitalize()} is not clearly worse than {first}: {scores}."
+        case "misfit":
+            where = listed([layer_words(cut) for cut in own.misfits])
+            return (
+                f"At {where}, layers of {first} and {last} no longer fit together. Take an early checkpoint nearer to "
+                "the late one."
+            )
+        case "spread out":
+            return f"The {lost} are spread out: no part clearly takes a fifth of them."
+        case "ways disagree":
+            other = part_words(own, own.above) if own.above else "no part"
+            below = part_words(own, own.below)
+            return f"From the input on, the {lost} go with {below}; from the output on, with {other}."
+        case "entered":
+            return _entered(own, first, last, lost)
+
+
+def _entered(own: SwapProfile, first: str, last: str, lost: str) -> str:
+    said = [
+        f"{100 * own.cost:.1f} of the {lost} come with {part_words(own, own.below)}.",
+        f"We replaced the layers of {first} by those of {last} one by one, from the input on.",
     ]
-    rest = f"; less than a fifth goes with {_named(profile, free, 'or')} either way" if free else ""
-    return (
-        f"{ENTERED}{_named(profile, below)}: {replaced} {100 * cost:.1f} of the {lost} go with "
-        f"{'these' if len(below) > 1 else 'this one'}; {ways}{rest}."
-    )
-
-
-def _clear(profile: SwapProfile, side: str) -> list[int]:
-    """The parts that cost clearly, a fifth of the whole or more."""
-    costs: list[Interval] = [getattr(part, side) for part in profile.parts]
-    bound = SHARE * profile.drop.value
-    return [place for place, one in enumerate(costs) if one.low > 0 and one.value >= bound]
-
-
-def _named(profile: SwapProfile, places: Sequence[int], between: str = "and") -> str:
-    cuts = [layer_words(one.cut) for one in profile.cuts]
-    names = [*cuts, f"what comes after {cuts[-1]}"]
-    return listed([names[place] for place in places], between)
+    if own.below == own.above:
+        said.append("From the output on, the same layers cost accuracy.")
+    else:
+        said.append(f"From the output on, {part_words(own, own.above)} cost accuracy.")
+    if own.free:
+        said.append(f"Less than a fifth comes with {part_words(own, own.free, 'or')} either way.")
+    return " ".join(said)

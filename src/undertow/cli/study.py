@@ -8,28 +8,25 @@ undertow study report studies
 
 from __future__ import annotations
 
-import time
 import webbrowser
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertow.cli.screen import console, counted, print_json, table
-from undertow.errors import BadValue, UndertowError, unknown
+from undertow.errors import UndertowError
 from undertow.sizes import show_size
 from undertow.studies.catalogue import STUDIES, find_studies, find_study
 from undertow.studies.cost import cost_words
 from undertow.studies.findings import Seen, number
-from undertow.studies.needs import check_data, data_needed, whereabouts
-from undertow.studies.recipe import SCALES, Study
+from undertow.studies.recipe import SCALES, Published, Study
+from undertow.studies.required_data import data_needed, whereabouts
 from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from undertow.engine import Engine, Progress
-    from undertow.studies.outcome import Outcome
-
+    from undertow.engine import Progress
+    from undertow.studies.outcome import StudyOutcome
 
 PAPERS = {
     "temporal": (
@@ -118,14 +115,10 @@ def show(name: str, *, scale: str = "laptop") -> None:
     for case in study.at(scale).cases:
         trained = "nothing is trained" if case.train is None else _settings(case.train)
         screen.print(f"  [bold]{case.name}[/bold]  {trained}{''.join('; ' + one for one in case.actions)}")
-    screen.print(f"\nWhat scale {scale} changes:")
-    for line in study.differences(scale) or ["nothing: this is the paper's setting"]:
-        screen.print(f"  {line}")
+    _list(f"What scale {scale} changes", study.differences(scale) or ["nothing: this is the paper's setting"])
     for note in study.notes:
         screen.print(f"\nNote: {note}")
-    screen.print("\nClaims:")
-    for claim in study.claims:
-        screen.print(f"  {claim.text}")
+    _list("Claims", [claim.text for claim in study.claims])
     known = [
         [one.case, one.measure, number(one.value), number(one.tolerance), one.source]
         for one in study.published
@@ -136,20 +129,25 @@ def show(name: str, *, scale: str = "laptop") -> None:
         screen.print(table("", columns, known, right=["paper", "tolerance"]))
 
 
+def _list(title: str, lines: Sequence[str]) -> None:
+    console().print("\n".join([f"\n{title}:", *(f"  {line}" for line in lines)]), markup=False)
+
+
 def _settings(config: TrainConfig) -> str:
     changed = {"model": config.model, "data": config.data, **config.changes()}
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in changed.items())
 
 
 def run(
-    *names: str, scale: str = "laptop", seeds: int = 1, first_seed: int = 0, out: str = "studies",
+    name: str, /, *names: str, scale: str = "laptop", seeds: int = 1, first_seed: int = 0, out: str = "studies",
     workers: int = 0, memory: str | None = None, engine: str = "local", address: str | None = None,
     cpus: float | None = None, gpus: float | None = None, json: bool = False,
 ) -> None:  # fmt: skip
     """Run studies and set them against their papers.
 
     Args:
-        names: studies, or patterns such as "richness/*".
+        name: a study, or a pattern such as "richness/*"; `undertow study list` lists them.
+        names: more of them.
         scale: smoke (seconds), laptop (minutes) or paper (a GPU).
         seeds: repeat with so many seeds.
         first_seed: the first of them; another one checks what was found, or tuned, on seed 0.
@@ -162,69 +160,36 @@ def run(
         gpus: of one task on ray; 0.25 lets four share one.
         json: one JSON object per study on standard output.
     """
-    if not names:
-        raise BadValue("study run", "a study's name", "none", "`undertow study list` lists them.")
-    if scale not in SCALES:
-        raise unknown("scale", scale, SCALES)
-    from undertow.engine import Engine
-    from undertow.engine.place import refuse_other_version
+    from undertow.engine import Engine, check_studies
 
-    means = Engine(engine, workers=workers, memory=memory, address=address, cpus=cpus, gpus=gpus)
-    studies = find_studies(names)
-    for study in studies:
-        refuse_other_version(out, f"{study.name}/{scale}")
+    settings: dict[str, Any] = {
+        "workers": workers, "memory": memory, "address": address, "cpus": cpus, "gpus": gpus,
+    }  # fmt: skip
+    means, studies = Engine(engine, **settings), find_studies([name, *names])
     which = range(first_seed, first_seed + seeds)
-    unfinished = [study for study in studies if _unfinished(study, scale, which, out)]
-    check_data(study.at(scale) for study in unfinished)
-    failures: dict[str, str] = {}
-    with means.session() if unfinished else nullcontext():
-        for study in studies:
-            outcome, failed = run_study(study, scale, which, out, means, quiet=json)
-            failures |= failed
-            if json:
-                print_json(as_json(outcome))
+    with means.session() if check_studies(studies, scale, which, out) else nullcontext():
+        outcomes = [
+            _run_one(study, scale, json=json, seeds=which, out=out, engine=engine, **settings)
+            for study in studies
+        ]
+    failures = [why for outcome in outcomes for why in outcome.failures]
     if failures:
         raise SomeFailed(
-            f"{counted(len(failures), 'task')} failed; all else is kept. The first: {next(iter(failures.values()))}"
+            f"{counted(len(failures), 'task')} failed; the rest is done and kept. The first: {failures[0]}"
         )
 
 
-def _unfinished(study: Study, scale: str, seeds: range, out: str) -> bool:
-    """Whether any task is left to do: a study that is done needs no data."""
-    from undertow.engine.store import Store
+def _run_one(study: Study, scale: str, *, json: bool, out: str, **settings: Any) -> StudyOutcome:
+    from undertow.engine import run_study
 
-    return bool(Store.under(out).missing(study.at(scale).tasks(seeds)))
-
-
-def run_study(
-    study: Study, scale: str, seeds: int | range, out: Path | str, engine: Engine, *, quiet: bool = False
-) -> tuple[Outcome, dict[str, str]]:
-    """Run one study and write what it found into OUT/NAME/SCALE."""
-    from undertow.engine import Store, run_tasks
-    from undertow.engine.place import results_folder, work_folder
-    from undertow.studies.outcome import Outcome
-
-    screen, began = console(), time.monotonic()
-    seeds = seeds if isinstance(seeds, range) else range(seeds)
-    tasks, store = study.at(scale).tasks(seeds), Store.under(out)
-    if not quiet:
-        _announce(screen, study, scale, len(seeds))
-    watch = None if quiet else lambda told: _told(screen, told)
-    failed = run_tasks(tasks, store, workspace=work_folder(out), engine=engine, watch=watch)
-    facts = {
-        "seeds": len(seeds), "first_seed": seeds.start, "task_seconds": round(store.seconds(tasks), 1),
-        "changes": study.differences(scale),
-        "wall_seconds": round(time.monotonic() - began, 1), "failures": list(failed.values()),
-    }  # fmt: skip
-    outcome = Outcome.of(study, scale, store.rows(tasks), facts)
-    name = f"{study.name}/{scale}"
-    with results_folder(out, name) as folder:
-        outcome.save(folder)
-        if len(outcome.findings.rows):
-            outcome.draw(folder)
-    if not quiet:
-        tell(screen, outcome, f"{out}/{name}")
-    return outcome, failed
+    if json:
+        outcome = run_study(study, scale, out=out, **settings)
+        print_json(outcome.to_dict())
+        return outcome
+    _announce(study, scale, len(settings["seeds"]))
+    outcome = run_study(study, scale, out=out, progress=_show, **settings)
+    _tell(outcome, f"{out}/{study.name}/{scale}")
+    return outcome
 
 
 def report(
@@ -253,36 +218,30 @@ def report(
         webbrowser.open(path.resolve().as_uri())
 
 
-def _announce(screen: Console, study: Study, scale: str, seeds: int) -> None:
+def _announce(study: Study, scale: str, seeds: int) -> None:
+    screen = console()
     screen.print(f"[bold]{study.name}[/bold]  {study.title} ({scale}, {counted(seeds, 'seed')})")
     for line in study.differences(scale):
         screen.print(f"  changed: {line}")
 
 
-def _told(screen: Console, told: Progress) -> None:
+def _show(told: Progress) -> None:
     state = f"failed: {told.error}" if told.error else f"{told.seconds:.0f} s"
-    screen.print(f"  {told.done}/{told.total}  {told.task.label}: {state}", markup=False)
+    console().print(f"  {told.done}/{told.total}  {told.task.label}: {state}", markup=False)
 
 
-def tell(screen: Console, outcome: Outcome, folder: str) -> None:
+def _tell(outcome: StudyOutcome, folder: str) -> None:
     """The table paper / ours / within, and the claims."""
-    known: list[dict[str, Any]] = outcome.comparison().to_dict("records")  # pyright: ignore[reportAssignmentType]
+    screen = console()
     there = {case.name for case in outcome.study.cases}  # a scale may leave cases out
     lines = [
-        [
-            line["case"],
-            f"{line['measure']} {line['where']}".strip(),
-            number(line["paper"]),
-            _ours(line),
-            _within(line),
-        ]
-        for line in known
-        if line["case"] in there
+        [one.case, f"{one.measure} {one.place}", number(one.value), str(ours or "–"), _within(one, ours)]
+        for one, ours in outcome.compared()
+        if one.case in there
     ]
     if lines:
-        screen.print(
-            table("", ["case", "measure", "paper", "ours", "within"], lines, right=["paper", "ours"])
-        )
+        columns = ["case", "measure", "paper", "ours", "within"]
+        screen.print(table("", columns, lines, right=["paper", "ours"]))
     for claim, verdict in outcome.verdicts():
         colour = {True: "green", False: "red", None: "yellow"}[verdict.holds]
         screen.print(f"  [{colour}]{verdict.word}[/{colour}]: {claim.text}  ", end="")
@@ -290,27 +249,5 @@ def tell(screen: Console, outcome: Outcome, folder: str) -> None:
     screen.print(f"  {folder}/figure.png, rows.parquet, comparison.csv, claims.json\n", markup=False)
 
 
-def _ours(line: dict[str, Any]) -> str:
-    if _missing(line["ours"]):
-        return "–"
-    return str(Seen(line["ours"], line["low"], line["high"], int(line["seeds"])))
-
-
-def _within(line: dict[str, Any]) -> str:
-    return "–" if _missing(line["ours"]) else "yes" if line["within"] else "no"
-
-
-def _missing(value: Any) -> bool:
-    return value is None or value != value  # NaN, in a column of numbers
-
-
-def as_json(outcome: Outcome) -> dict[str, object]:
-    """A study's outcome for machines."""
-    table_rows: list[dict[str, object]] = outcome.comparison().to_dict("records")  # pyright: ignore[reportAssignmentType]
-    return {
-        "study": outcome.study.name, "scale": outcome.scale, **outcome.facts, "comparison": table_rows,
-        "claims": [
-            {"claim": claim.text, "verdict": verdict.word, "numbers": verdict.numbers}
-            for claim, verdict in outcome.verdicts()
-        ],
-    }  # fmt: skip
+def _within(one: Published, ours: Seen | None) -> str:
+    return "–" if ours is None else "yes" if one.near(ours.mean) else "no"

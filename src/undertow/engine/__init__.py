@@ -1,16 +1,19 @@
-"""Running the tasks of studies: in this process, in a pool, or on a cluster.
+"""Running studies and their tasks: in this process, in a pool, or on a cluster.
 
-from undertow.engine import Engine, Store, run_tasks
+from undertow.engine import Engine, Store, run_study, run_tasks
 
+run_study("richness/target-scale", "smoke", out="studies")
 run_tasks(tasks, Store(out / "tasks"), workspace=out, engine=Engine(workers=2, memory="2GB"))
 run_tasks(tasks, Store("s3://bucket/tasks"), workspace=out, engine=Engine("ray", address="auto"))
 """
 
 from __future__ import annotations
 
-from undertow.engine.choice import ENGINES, Engine, run_tasks
-from undertow.engine.local import run_local
+from undertow.engine.engines import ENGINES, Engine, run_local, run_tasks
 from undertow.engine.store import Store
+from undertow.engine.study_runner import check_studies, run_study
 from undertow.engine.sweep import Progress
 
-__all__ = ["ENGINES", "Engine", "Progress", "Store", "run_local", "run_tasks"]
+__all__ = [
+    "ENGINES", "Engine", "Progress", "Store", "check_studies", "run_local", "run_study", "run_tasks",
+]  # fmt: skip

@@ -1,36 +1,28 @@
 """Running tasks on a Ray cluster: an existing one, or one of this machine that ends with the work.
 
-    with connected("auto"):                               # or "10.0.0.5:6379", "ray://10.0.0.5:10001", None
-        failed = run_on_cluster(tasks, Store(out / "tasks"), workspace=out, cpus=1, gpus=0, watch=show)
+    failed = run_on_cluster(tasks, Store(out / "tasks"), workspace=out, address="auto", needs=Needs(cpus=1))
 
 The caller keeps the answers, so that nodes need no common disk. A task whose process or node is lost is tried
 again elsewhere; its answer comes once, or twice into the same file. Where the nodes see the caller's workspace
 they train in it, else in their own cache: a run that is not there is trained again.
-
-Ray alone would dial an address that nobody answers for minutes; a knock in a process that can be ended comes first.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
-import subprocess
-import sys
-import tempfile
-import time
-import warnings
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from undertow._version import __version__
+from undertow.engine.ray_connection import connected, load_ray
 from undertow.engine.store import Store, failure_words
 from undertow.engine.sweep import Answer, Answers, Watch, attempt, sweep
-from undertow.errors import BadValue, NotThere, RunProblem
+from undertow.errors import RunProblem
 from undertow.sizes import show_size
 from undertow.studies.task import Task
 
@@ -39,18 +31,6 @@ RETRIES = 3
 
 AT_ONCE = 500
 """Tasks handed to Ray and not yet answered; the rest waits here, however many there are."""
-
-KNOCK = 3
-"""Seconds for a cluster's port to answer."""
-
-JOIN = 11
-"""Seconds more for the cluster to let a process in."""
-
-CLIENT = "ray://"
-
-
-class Unreachable(RunProblem):
-    """A cluster that does not answer or does not let us in."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +48,7 @@ class Needs:
 
     def __str__(self) -> str:
         memory = f" and {show_size(self.memory)}" if self.memory else ""
-        return f"{self.cpus:g} CPUs, {self.gpus:g} GPUs{memory}"
+        return f"{self.cpus:g} CPU, {self.gpus:g} GPU{memory}"
 
 
 @dataclass(frozen=True)
@@ -97,7 +77,7 @@ def run_on_cluster(
         tasks: what to run; equal ones run once.
         store: where answers are kept.
         workspace: a folder that tasks keep their runs in, where the nodes see it.
-        address: the cluster; see `connected`.
+        address: the cluster; see `ray_connection.connected`.
         needs: what one task takes of a node.
         at_once: tasks handed to Ray at a time.
         watch: told after each task.
@@ -113,120 +93,16 @@ def run_on_cluster(
     return sweep(tasks, store, run, watch)
 
 
-@contextmanager
-def connected(address: str | None = None) -> Generator[None]:
-    """A connection to Ray; one that is there already is used and left as it is.
-
-    Args:
-        address: "auto" (the cluster of this machine), HOST:PORT of a head from one of its nodes,
-            ray://HOST:PORT from anywhere, or None for a cluster of this machine that ends with the block.
-    """
-    ray = _ray()
-    if ray.is_initialized():
-        yield
-        return
-    # Ray tells lost processes on standard output, even with log_to_driver=False: a reader of our JSON would stumble.
-    ray._private.worker._worker_logs_enabled = False
-    _join(ray, address)
-    try:
-        yield
-    finally:
-        ray.shutdown()
-        ray._private.worker._worker_logs_enabled = True
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise NotThere(
-            "The engine 'ray' needs the ray package, which is not here. `pip install 'undertow[ray]'` adds it."
-        ) from error
-    return ray
-
-
-def _join(ray: Any, address: str | None) -> None:
-    quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-    if address is None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # "local": without it a file that a dead cluster left behind would be dialled.
-        ray.init(address="local", include_dashboard=False, **quiet)
-        return
-    if address.startswith(CLIENT):
-        # Read when Ray's client is loaded; its own 5, 10 and 15 seconds are too long to wait for nobody.
-        os.environ.setdefault("RAY_CLIENT_INITIAL_CONNECTION_TIMEOUT_S", "3")
-        os.environ.setdefault("RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S", "3")
-        _knock(address, address.removeprefix(CLIENT))
-    else:
-        if address != "auto":
-            _knock(address, address)
-        _try_in_a_process(address)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # it warns of what it then raises
-            ray.init(address=address, **quiet)
-    except Exception as error:
-        raise _unreachable(address, failure_words(error)) from error
-
-
-def _knock(address: str, door: str) -> None:
-    host, _, port = door.rpartition(":")
-    if not host or not port.isdigit():
-        raise BadValue("address", "auto, HOST:PORT or ray://HOST:PORT", address)
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
-    except (OSError, OverflowError) as error:
-        raise _unreachable(address, str(error)) from error
-
-
-def _try_in_a_process(address: str) -> None:
-    """Join from a process first: Ray's own dialling can be ended only together with its process."""
-    code = "import ray, sys; ray.init(address=sys.argv[1], logging_level='ERROR', log_to_driver=False)"
-    deadline = time.monotonic() + JOIN
-    with tempfile.TemporaryFile() as said:
-        # Its own copy: while another thread sets a variable, a child that shares ours may find it torn.
-        own = os.environ.copy()
-        child = subprocess.Popen([sys.executable, "-c", code, address], stdout=said, stderr=said, env=own)
-        try:
-            while child.poll() is None and time.monotonic() < deadline and not _refused(_text(said)):
-                time.sleep(0.1)
-        finally:
-            child.kill()
-            child.wait()
-        if child.returncode:
-            raise _unreachable(address, _text(said) or "nobody answered in time")
-
-
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace")
-
-
-def _refused(said: str) -> bool:
-    return "AuthToken" in said or "Unauthenticated" in said
-
-
-def _unreachable(address: str, said: str) -> Unreachable:
-    if _refused(said):
-        reason = "it refused our token"
-        advice = "Set RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN here as on its nodes."
-    else:
-        lines = [line for line in said.strip().splitlines() if line.strip()]
-        reason = lines[-1].strip()[:200].rstrip(".") if lines else "no reason given"
-        advice = (
-            "Is its head running, and is this one of its machines? From elsewhere use ray://HOST:10001; "
-            "without --address a cluster of this machine is started."
-        )
-    return Unreachable(f"Cannot reach a Ray cluster at {address}: {reason}. {advice}")
-
-
 def _check_needs(needs: Needs) -> None:
     """Refuse what no node can give: Ray would wait for such a node for ever."""
-    there: list[dict[str, float]] = [node["Resources"] for node in _ray().nodes() if node["Alive"]]
+    there: list[dict[str, float]] = [node["Resources"] for node in load_ray().nodes() if node["Alive"]]
     if not any(needs.fit(one) for one in there):
         largest = max(there, key=lambda one: (one.get("GPU", 0), one.get("CPU", 0)), default={})
         most = Needs(largest.get("CPU", 0), largest.get("GPU", 0), int(largest.get("memory", 0)))
-        raise BadValue("ray", f"a node with {needs} for a task", str(most), "Ask for less or add a node.")
+        raise RunProblem(
+            f"No Ray node is large enough: a task needs {needs}, the largest node has {most}. "
+            "Ask for less or add a node."
+        )
 
 
 @contextmanager
@@ -247,7 +123,7 @@ def _mark(workspace: Path, token: str) -> Path:
 
 
 def _on_cluster(todo: list[Task], caller: Caller, needs: Needs, at_once: int) -> Answers:
-    ray = _ray()
+    ray = load_ray()
     remote = ray.remote(attempt_there).options(
         num_cpus=needs.cpus, num_gpus=needs.gpus, memory=needs.memory, max_retries=RETRIES
     )

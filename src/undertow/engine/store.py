@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from undertow._version import __version__
-from undertow.engine.place import Place, open_place
-from undertow.errors import RunProblem, UndertowError
+from undertow.engine.result_place import ResultPlace, open_place
+from undertow.errors import UndertowError
+from undertow.studies.outcome import read_own
 from undertow.studies.task import Rows, Task
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Store:
         return cls(f"{str(out).rstrip('/')}/tasks")
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> ResultPlace:
         """The files."""
         return open_place(self.folder)
 
@@ -57,19 +58,7 @@ class Store:
             mark = {"format": FORMAT, "undertow": __version__}
             self.place.write(MARK, f"{json.dumps(mark)}\n".encode())
             return
-        try:
-            mark = json.loads(self.place.read(MARK))
-            given = int(mark["format"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise RunProblem(
-                f"{self.folder}/{MARK}: wanted undertow's mark, but it cannot be read ({error}). "
-                "Choose another --out."
-            ) from error
-        if given > FORMAT:
-            raise RunProblem(
-                f"{self.folder}: wanted answers of format {FORMAT} or older, got {given} "
-                f"(undertow {mark.get('undertow')}). Update undertow, or choose another --out."
-            )
+        read_own(self.place.read(MARK), f"{self.folder}/{MARK}", FORMAT)
 
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
         """The tasks that are not done, each once; one listing, however many there are."""

@@ -7,13 +7,13 @@
 
 Three routes lead to the same subspaces:
     moments     a D x D scatter per class, gathered while the samples stream by; nothing is stored
-    gram        features are stored (on disk beyond the budget), then one n_c x n_c matrix at a time
-    randomised  features are stored, then a few passes over them with thin matrices; error certified
+    gram        features are stored on disk, then one n_c x n_c matrix at a time
+    randomised  features are stored on disk, then some passes over them with thin matrices
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,7 +25,8 @@ RouteKind = Literal["moments", "gram", "randomised"]
 READ_BYTES = 64 * 2**20
 """How much of a stored layer is read at once."""
 
-_KRYLOV = 512  # directions for which the randomised route holds room
+DIRECTIONS = 1024
+"""Size of the largest space in which the randomised route looks for the directions of a class."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,9 @@ class Estimate:
         """The peak in memory."""
         return self.held + self.work
 
-    def beside(self, other: Estimate) -> Estimate:
-        """Of two layers gathered in one pass: what is held adds up, the work is done one after the other."""
-        return Estimate(self.held + other.held, max(self.work, other.work), self.stored + other.stored)
-
     def __str__(self) -> str:
         stored = f" and {show_size(self.stored)} of stored features" if self.stored else ""
         return f"about {show_size(self.total)} of memory{stored}"
-
-
-NOTHING = Estimate(0, 0)
 
 
 @dataclass(frozen=True)
@@ -75,18 +69,12 @@ def estimate_memory(
     read = 3 * min(READ_BYTES, most * dim * 4)
     if kind == "gram":
         return Estimate(batch, 3 * most**2 * 8 + read, rows * dim * 4)
-    directions = min(_KRYLOV, most, dim)
-    return Estimate(batch, 3 * dim * directions * 8 + most * directions * 4 + read, rows * dim * 4)
+    # A space of directions in float32, what is taken out of it, and that in float64; matrices within the space.
+    space = min(DIRECTIONS, most, dim)
+    return Estimate(batch, 4 * dim * space * 4 + 6 * space**2 * 4 + read, rows * dim * 4)
 
 
-def choose_route(
-    n_per_class: Sequence[int],
-    dim: int,
-    budget: int | str,
-    *,
-    batch_size: int = 512,
-    others: Estimate = NOTHING,
-) -> Route:
+def choose_route(n_per_class: Sequence[int], dim: int, budget: int | str, *, batch_size: int = 512) -> Route:
     """The cheapest route for a layer that keeps to the budget.
 
     Args:
@@ -94,7 +82,6 @@ def choose_route(
         dim: the layer's width.
         budget: memory for this layer, in bytes or as "2GB".
         batch_size: samples per forward pass.
-        others: what layers gathered in the same pass take already.
     """
     limit, most = parse_size(budget), max(n_per_class, default=0)
     order: tuple[RouteKind, RouteKind] = ("moments", "gram") if dim <= most else ("gram", "moments")
@@ -102,28 +89,9 @@ def choose_route(
     tried: dict[RouteKind, Estimate] = {}
     for kind in (*order, "randomised"):
         estimate = estimate_memory(kind, n_per_class, dim, batch_size=batch_size)
-        if estimate.beside(others).total <= limit:
+        if estimate.total <= limit:
             passed = "".join(f"; {other} would take {show_size(e.total)}" for other, e in tried.items())
             return Route(kind, f"{kind}: {sizes}{passed}; {estimate}.", estimate)
         tried[kind] = estimate
     least = min(estimate.total for estimate in tried.values())
     raise BadValue("memory", f"at least {show_size(least)} for a layer of {sizes}", show_size(limit))
-
-
-def plan_routes(
-    dims: Mapping[str, int], n_per_class: Sequence[int], budget: int | str, *, batch_size: int = 512
-) -> dict[str, Route]:
-    """Routes for layers that are gathered in one pass: what is held adds up, the work after it does not.
-
-    Narrow layers choose first; a layer that finds too little left takes a leaner route.
-    """
-    routes: dict[str, Route] = {}
-    others = NOTHING
-    for name in sorted(dims, key=lambda layer: dims[layer]):
-        try:
-            routes[name] = choose_route(n_per_class, dims[name], budget, batch_size=batch_size, others=others)
-        except BadValue as error:
-            taken = f"room for layer {name!r} beside {show_size(others.total)} of others"
-            raise BadValue("memory", taken, budget, "Give more, or choose fewer layers.") from error
-        others = routes[name].estimate.beside(others)
-    return {name: routes[name] for name in dims}

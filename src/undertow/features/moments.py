@@ -19,9 +19,7 @@ a class has a block of rows, because a product of few rows is bound by writing i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
 
 import torch
 from torch import Tensor
@@ -102,9 +100,7 @@ class Moments:
         if sizes[0] != sizes[1]:
             raise BadValue("Moments.merge", f"the same (dim, classes, outputs) {sizes[0]}", sizes[1])
         counts = self.counts + other.counts
-        share = other.counts.double() / counts.clamp(
-            min=1
-        )  # (C,); whole numbers alone would divide in float32
+        share = other.counts.double() / counts.clamp(min=1)  # whole numbers alone would divide in float32
         gap = other.means - self.means
         upper = self.upper + other.upper
         for c in range(self.classes):
@@ -144,13 +140,6 @@ class Moments:
         off = self.means - self._centre(weights)
         return (off * weights[:, None]).T @ off
 
-    def to(self, device: torch.device | str) -> Moments:
-        """The same on another device."""
-        joint = None if self.joint is None else self.joint.to(device)
-        return Moments(
-            self.counts.to(device), self.means.to(device), self.upper.to(device), joint, self.resolution
-        )
-
     def _weights(self, balanced: bool) -> Tensor:
         """(C,) float64 weights of the classes, with sum 1."""
         if not self.count:
@@ -160,14 +149,6 @@ class Moments:
 
     def _centre(self, weights: Tensor) -> Tensor:
         return weights @ self.means
-
-
-def merge_all(parts: Iterable[Moments]) -> Moments:
-    """The moments of all parts; at least one is wanted."""
-    parts = list(parts)
-    if not parts:
-        raise BadValue("merge_all", "at least one part", "none", "Start with Moments.empty(dim, classes).")
-    return reduce(Moments.merge, parts)
 
 
 class MomentsAccumulator:

@@ -2,8 +2,6 @@
 
     for rows, outputs, features in stream_features(model, x, ["layer2", "layer3"], prepare=scale):
         ...                                  # rows: slice of x; features["layer2"]: (len, D)
-    moments = gather_moments(model, x, y, ["layer2", "layer3"], classes=10)
-    moments["layer2"].means                  # one pass for all layers
 
 Between two batches the model is as it was: its mode is changed only while a batch is computed, so a
 stream that is left half read leaves nothing behind.
@@ -12,13 +10,12 @@ stream that is left half read leaves nothing behind.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from undertow.errors import BadData, BadValue
-from undertow.features.moments import Moments, MomentsAccumulator
 from undertow.features.tap import ConvRule, Inputs, Tap, TokenRule, device_of, main_tensor, to_device
 
 
@@ -73,46 +70,6 @@ def stream_features(
         if device is not None:
             outputs, features = outputs.to(device), {name: rows.to(device) for name, rows in features.items()}
         yield Batch(rows, outputs, features)
-
-
-def gather_moments(
-    model: nn.Module,
-    x: Inputs,
-    labels: Tensor,
-    layers: str | Iterable[str],
-    classes: int,
-    *,
-    with_outputs: bool = True,
-    precise: bool = False,
-    **stream: Any,
-) -> dict[str, Moments]:
-    """The class moments of several layers from one pass over the samples.
-
-    Args:
-        model: any module (see `Tap`).
-        x: samples (see `stream_features`).
-        labels: class numbers (N,).
-        layers: names, patterns, `auto` or `input`.
-        classes: number of classes.
-        with_outputs: keep the joint moments of features and outputs (N, K) too.
-        precise: multiply in float64.
-        stream: further settings of `stream_features`.
-    """
-    if len(labels) != count_samples(x):
-        raise BadData(f"labels: wanted {count_samples(x)}, one per sample, got {len(labels)}.")
-    seen: dict[str, MomentsAccumulator] = {}
-    for rows, outputs, features in stream_features(model, x, layers, **stream):
-        outputs = outputs.reshape(len(outputs), -1)
-        for name, part in features.items():
-            if name not in seen:
-                width = outputs.shape[1] if with_outputs else 0
-                device = "cpu" if part.device.type == "mps" else part.device  # mps has no float64
-                where = f"layer {name!r}"
-                seen[name] = MomentsAccumulator(
-                    part.shape[1], classes, width, precise=precise, device=device, where=where
-                )
-            seen[name].update(part, labels[rows], outputs if with_outputs else None)
-    return {name: moments.compute() for name, moments in seen.items()}
 
 
 def count_samples(x: Inputs) -> int:

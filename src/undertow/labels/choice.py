@@ -1,40 +1,38 @@
 """Which checkpoint to use, and which layer to graft a head on, when no clean label is at hand.
 
-    choice = choose_checkpoint(run)                    # or choose_checkpoint(run, train=(x, y), errors=found)
-    choice.epoch                                       # the model to use
+    choice = choose_checkpoint(run)                    # or choose_checkpoint(session), or with errors=found
+    choice.epoch, choice.reason                        # the model to use, and what decided
     choice.table                                       # agreement of every checkpoint; `score` is what decided
     choice.graft                                       # (epoch, layer) for `repair(run, checkpoint=, layer=)`
-    choose_checkpoint(run, held_out=(x2, y2))          # with samples it was not trained on, as noisy as the others
+    choose_checkpoint(run, test=(x2, y2))              # with samples it was not trained on, as noisy as the others
 
-Rule: take the checkpoint whose answers on the training samples agree best with what the layers believe the true
-labels to be (`label_errors`), those of checkpoints that had learned few wrong labels by heart. While a network learns,
-agreement rises; when it learns wrong labels by heart it falls, since these beliefs do not follow. Right labels learned
-by heart raise it too. That does no harm where the layers know the wrong ones well; where they are unsure (the interval
-of the noise rate is wide), only suspected samples count, on which learning by heart can only lose.
-With noisy held-out samples, the best of those whose held-out accuracy is within a standard error of the best one.
+Rule: with held-out samples, whose labels may be as noisy as those of training, the checkpoints within a standard
+error of the best one on them; without, all. Among these the one whose answers on the training samples agree best with
+what is believed to be the true labels (`label_errors`). While a network learns, agreement rises; when it memorises
+wrong labels it falls, since beliefs do not follow. Right labels that are memorised raise it too. That does no harm
+where beliefs are sure; where the rate of wrong labels cannot be told, only suspects count, on which memorising can
+only lose.
 
-The layer to graft on is the one whose VeLPIC vectors, learned from the other folds, name most often what is believed:
-out of fold, right labels learned by heart do not count, and the same beliefs as above judge all layers.
+The layer to graft on is the one whose VeLPIC vectors, learned from the other folds, name most often what is believed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from undertow.errors import BadValue
 from undertow.labels.findings import LabelErrors
-from undertow.labels.search import LabelConfig, label_errors, material
-from undertow.session.reader import Reader, Split, read_split
-from undertow.training.prepare import find_device
+from undertow.labels.search import AUTO, LabelConfig, label_errors
+from undertow.session.answers import AnswersAt, AnswersGauge
+from undertow.session.samples import TEST, TRAIN
+from undertow.session.session import Session, session_of
 from undertow.training.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-UNSURE = 0.2
-"""Width of the interval of the noise rate from which the layers do not know the wrong labels well."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +40,7 @@ class Choice:
     """The chosen checkpoint and what spoke for it."""
 
     epoch: int
+    reason: str
     table: pd.DataFrame  # epoch, agreement, on_suspects, score and, with held-out samples, held_out
     errors: LabelErrors
 
@@ -61,40 +60,54 @@ class Choice:
 
 
 def choose_checkpoint(
-    run: Run,
+    run: Run | Session,
     train: Any = None,
+    test: Any = None,
     *,
-    held_out: Any = None,
     errors: LabelErrors | None = None,
     config: LabelConfig | None = None,
     **settings: Any,
 ) -> Choice:
-    """Choose the checkpoint of a run by its agreement with what the layers believe.
+    """Choose the checkpoint of a run without a clean label.
 
     Args:
-        run: checkpoints, ours or anyone's.
+        run: checkpoints, ours or anyone's, or a session of them.
         train: as for `label_errors`.
-        held_out: samples that it was not trained on, with labels as noisy as those: (x, y) or the like.
+        test: samples that it was not trained on, with labels as noisy as those: (x, y) or the like. A run's own test
+            labels are not looked at unless the session says that they are noisy.
         errors: what `label_errors` found, if it was asked before.
         config: of `label_errors`; or give its fields as `settings`.
         settings: fields of `LabelConfig`.
     """
     import pandas as pd
 
-    chosen = config or LabelConfig(**settings)
-    split, _, _, scaling = material(run, train, chosen)
-    found = errors or label_errors(run, train, config=chosen)
-    if not found.given.equal(split.y):
+    chosen = config or LabelConfig.of(**settings)
+    noisy = "noisy" if test is not None else chosen.labels
+    every = "all" if chosen.checkpoints == AUTO else chosen.checkpoints
+    session = session_of(run, train, test, replace(chosen, labels=noisy, checkpoints=every))
+    found = errors or label_errors(session, config=chosen)
+    given = session.samples.split(TRAIN).y
+    if not found.given.equal(given):
+        others = (
+            f"those of {len(found.given)} others" if len(found.given) != len(given) else "those of others"
+        )
         raise BadValue(
-            "choose_checkpoint(errors=...)", f"those of these {len(split.y)} samples and labels",
-            f"those of {len(found.given)} others" if len(found.given) != len(split.y) else "those of others",
-        )  # fmt: skip
-    fresh = None if held_out is None else read_split(held_out, "held out")
-    unsure = found.noise_high - found.noise_low > UNSURE
-    rows = [_row(run, epoch, split, fresh, found, chosen, scaling) for epoch in run.epochs]
+            "choose_checkpoint(errors=...)", f"those of these {len(given)} samples and labels", others
+        )
+    gauge = AnswersGauge(session.samples)
+    session.visit([gauge])
+    held_out = session.config.labels == "noisy" and session.samples.test is not None
+    rows = [_row(at, one, found, held_out=held_out) for at, one in session.values(gauge).items()]
+    unsure = found.rate.value is None
     for row in rows:
         row["score"] = row["on_suspects" if unsure else "agreement"]
-    return Choice(int(max(_near(rows), key=lambda row: row["score"])["epoch"]), pd.DataFrame(rows), found)
+    near = _near(rows)
+    reason = (
+        "held-out labels, and agreement with what is believed"
+        if held_out
+        else "agreement with what is believed"
+    )
+    return Choice(int(max(near, key=lambda row: row["score"])["epoch"]), reason, pd.DataFrame(rows), found)
 
 
 def _near(rows: list[dict[str, float]]) -> list[dict[str, float]]:
@@ -105,23 +118,16 @@ def _near(rows: list[dict[str, float]]) -> list[dict[str, float]]:
     return [row for row in rows if row["held_out"] >= best["held_out"] - best["held_out_error"]]
 
 
-def _row(
-    run: Run, epoch: int, split: Split, fresh: Split | None, found: LabelErrors, config: LabelConfig,
-    scaling: str | None,
-) -> dict[str, float]:  # fmt: skip
-    model = run.model(epoch)
-    if config.device is not None:
-        model = model.to(find_device(config.device))
-    reader = Reader(model, scaling=scaling, batch_size=config.batch_size)
-    said = reader.answers(split.x).argmax(1)
-    beliefs = found.early_beliefs
-    believed = beliefs.gather(1, said[:, None])[:, 0]
-    wrong = 1 - beliefs.gather(1, found.given[:, None])[:, 0]
+def _row(at: int, answers: AnswersAt, found: LabelErrors, *, held_out: bool) -> dict[str, float]:
+    said = torch.from_numpy(answers.said[TRAIN]).long()
+    believed = found.beliefs.gather(1, said[:, None])[:, 0]
+    wrong = 1 - found.beliefs.gather(1, found.given[:, None])[:, 0]
     row = {
-        "epoch": epoch, "agreement": float(believed.mean()),
+        "epoch": at, "agreement": float(believed.mean()),
         "on_suspects": float(believed[said != found.given].sum() / wrong.sum()) if bool(wrong.sum() > 0) else 0.0,
     }  # fmt: skip
-    if fresh is None:
+    share = answers.accuracy(TEST, "given") if held_out else None
+    if share is None:
         return row
-    share = float((reader.answers(fresh.x).argmax(1) == fresh.y).double().mean())
-    return {**row, "held_out": share, "held_out_error": (share * (1 - share) / len(fresh.y)) ** 0.5}
+    error = (share.value * (1 - share.value) / share.count) ** 0.5
+    return {**row, "held_out": share.value, "held_out_error": error}

@@ -1,7 +1,8 @@
-"""What was found of the labels of a run: scores, proposals, the noise, and labels to train on.
+"""What was found of the labels: scores, proposals, how many are wrong, and labels to train on.
 
 found = label_errors(run)                        # a LabelErrors
-found.table                                      # sample, given, proposed, score, confidence
+found.table                                      # sample, given, proposed, score, confidence, flagged
+print(found.rate)                                # 37.2 % of the labels are wrong (31.4 to 43.0 %; ...), or cannot tell
 found.suspects(50)
 found.clean("relabel").to_parquet(path)          # for `undertow train --labels`
 """
@@ -17,92 +18,122 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from undertow.errors import BadValue, unknown
-from undertow.labels.belief_sums import given_counts
-from undertow.labels.noise_model import NoiseShape
+from undertow.labels.judge import LabelBeliefs
+from undertow.labels.rate import RateAnswer
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CleanWay = Literal["relabel", "drop"]
 CLEAN_WAYS: tuple[CleanWay, ...] = ("relabel", "drop")
+NONE = -1
+"""In place of a class: none is proposed, or none was given."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelErrors:
-    """What was found of the labels; row i is training sample i."""
+    """What was found of the labels; row i is sample i."""
 
-    given: Tensor  # (N,)
-    beliefs: Tensor  # (N, C) float64: P(true class | features, given label)
-    pred_probs: NDArray[np.float64]  # (N, C): P(true class | features), out of fold
-    noise: NoiseShape
-    noise_rate: float
-    noise_low: float
-    noise_high: float
-    noise_matrix: NDArray[np.float64]  # (C, C): row k says how labels that are truly k are given
-    early_beliefs: Tensor  # (N, C) float64: of checkpoints that had learned few wrong labels by heart
-    rates: dict[int, float]  # epoch -> the share of wrong labels as its layers see it
-    knowledge: dict[tuple[int, str], float]  # (epoch, layer) -> VeLPIC's accuracy on it, by the early beliefs
-    layers: tuple[str, ...]
+    found: LabelBeliefs
     classes: tuple[str, ...]
     true: Tensor | None = None
-    notes: tuple[str, ...] = field(default=())
+    knowledge: dict[tuple[int, str], float] = field(default_factory=dict[tuple[int, str], float])
+    """(epoch, layer) -> the accuracy of a VeLPIC head there, by what is believed."""
+    own_notes: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> Tensor:
+        """(N,) int64: the labels that were judged; -1 where one is missing."""
+        return self.found.labels
+
+    @property
+    def rate(self) -> RateAnswer:
+        """The share of wrong labels with its interval, or only what is possible."""
+        return self.found.rate
 
     @property
     def scores(self) -> Tensor:
         """(N,): the belief that a label is wrong, 0 to 1."""
-        return 1 - self.beliefs.gather(1, self.given[:, None])[:, 0]
+        return self.found.scores
+
+    @property
+    def flagged(self) -> Tensor:
+        """(N,) bool: the labels to suspect."""
+        return self.found.flagged
+
+    @property
+    def proposed(self) -> Tensor:
+        """(N,) int64: another class for flagged labels, a class for missing ones; -1 where none stands out."""
+        return self.found.proposed
+
+    @property
+    def beliefs(self) -> Tensor:
+        """(N, C): P(true class | features, given label)."""
+        return self.found.beliefs
+
+    @property
+    def pred_probs(self) -> NDArray[np.float32]:
+        """(N, C): P(true class | features), in cleanlab's shape, without the sample's own label."""
+        return self.found.pred_probs.numpy()
+
+    @property
+    def noise_matrix(self) -> NDArray[np.float64]:
+        """(C, C): row k says how labels that are truly k are given."""
+        return self.found.matrix.numpy()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know of the samples and of the run."""
+        return (*self.own_notes, *self.found.notes)
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per sample: sample, given, proposed, score, confidence and, where known, true."""
+        """One row per sample: sample, given, proposed, score, confidence, flagged and, where known, true."""
         import pandas as pd
 
-        confidence, proposed = self.beliefs.max(1)
+        rows = torch.arange(len(self.given))
+        named = torch.where(self.proposed == NONE, self.beliefs.argmax(1), self.proposed)
         columns = {
-            "sample": np.arange(len(self.given)), "given": self.given.numpy(), "proposed": proposed.numpy(),
-            "score": self.scores.numpy(), "confidence": confidence.numpy(),
+            "sample": rows.numpy(), "given": self.given.numpy(), "proposed": self.proposed.numpy(),
+            "score": self.scores.numpy(), "confidence": self.beliefs[rows, named].double().numpy(),
+            "flagged": self.flagged.numpy(),
         }  # fmt: skip
         return pd.DataFrame(columns | ({} if self.true is None else {"true": self.true.numpy()}))
 
-    def clean(self, way: CleanWay = "relabel", *, above: float = 0.5) -> pd.DataFrame:
+    def clean(self, way: CleanWay = "relabel", *, above: float | None = None) -> pd.DataFrame:
         """Labels to train on, as `undertow train --labels` reads them: sample, label.
 
         Args:
-            way: "relabel" gives suspects the proposed label, "drop" leaves them out.
-            above: samples with a higher score are suspected.
+            way: "relabel" gives suspects the proposed label and leaves out those without a proposal; "drop" leaves
+                all suspects out.
+            above: suspect samples with a higher score, instead of the flagged ones.
         """
         if way not in CLEAN_WAYS:
             raise unknown("way to clean labels", way, CLEAN_WAYS)
-        if not 0 <= above <= 1:
+        if above is not None and not 0 <= above <= 1:
             raise BadValue("clean(above=...)", "a score from 0 to 1", above)
         import pandas as pd
 
-        suspected = self.scores > above
-        labels = torch.where(suspected, self.beliefs.argmax(1), self.given)
-        kept = torch.arange(len(labels)) if way == "relabel" else (~suspected).nonzero()[:, 0]
-        return pd.DataFrame({"sample": kept.numpy(), "label": labels[kept].numpy()})
+        suspected = self.flagged if above is None else self.scores > above
+        labels = torch.where(suspected | (self.given == NONE), self._instead(suspected), self.given)
+        kept = (labels != NONE) & (torch.ones_like(suspected) if way == "relabel" else ~suspected)
+        rows = kept.nonzero()[:, 0]
+        return pd.DataFrame({"sample": rows.numpy(), "label": labels[rows].numpy()})
+
+    def _instead(self, suspected: Tensor) -> Tensor:
+        """What suspects are called instead: the proposal, or the likeliest other class where they were not flagged."""
+        other = self.beliefs.scatter(1, self.given.clamp(min=0)[:, None], 0.0).argmax(1)
+        return torch.where(suspected & ~self.flagged, other, self.proposed)
 
     def suspects(self, count: int) -> pd.DataFrame:
-        """The `count` most suspicious samples that have another label proposed, most suspicious first."""
-        other = (self.beliefs.argmax(1) != self.given).nonzero()[:, 0]
-        order = self.scores[other].argsort(descending=True, stable=True)
-        return self.table.iloc[other[order[:count]].numpy()]
+        """The `count` most suspicious samples, most suspicious first: flagged ones, or all where fewer are flagged."""
+        order = torch.argsort(self.scores + self.flagged.double(), descending=True, stable=True)
+        judged = order[self.found.judged[order]]
+        return self.table.iloc[judged[:count].numpy()]
 
     def __repr__(self) -> str:
-        return f"<LabelErrors: {len(self.given)} samples, {self.noise_rate:.1%} wrong>"
+        return f"<LabelErrors: {len(self.given)} samples, {self.rate}>"
 
     def __str__(self) -> str:
-        lines = [
-            f"{100 * self.noise_rate:.1f} % of {len(self.given):,} labels look wrong "
-            f"({100 * self.noise_low:.1f} to {100 * self.noise_high:.1f} %), {_shape_words(self)}."
-        ]
-        return "\n".join([*lines, *self.notes])
-
-
-def _shape_words(found: LabelErrors) -> str:
-    if found.noise == "even":
-        return "every wrong class about as likely"
-    away = given_counts(found.beliefs, found.given).fill_diagonal_(0)
-    true, given = divmod(int(away.argmax()), len(away))
-    share = found.noise_matrix[true, given]
-    return f"most often {found.classes[true]} given as {found.classes[given]} ({100 * share:.0f} % of it)"
+        return "\n".join([f"{self.rate}.".capitalize(), *self.notes])

@@ -1,148 +1,88 @@
-"""What a layer says of each training sample's class, learned from the other samples.
+"""What features say of each sample's class, learned from the other samples' given labels.
 
-    folds = split_folds(labels, classes=10, count=5, seed=0)
-    directions_votes(features, labels, folds, classes=10)     # (N, C): cosines with VeLPIC's vectors
-    judge = Discriminant(features, folds)
-    judge.votes(one_hot(labels))                              # (N, C): log-likelihoods, shared covariance
-    judge.votes(beliefs)                                      # the same, learned from shares instead of labels
+    rows = narrowed(view.rows)
+    discriminant_votes(rows, plan)        # (N, C) float32: log-likelihoods of Gaussians with one covariance
+    direction_votes(rows, plan)           # (N, C) float32: cosines with VeLPIC's class vectors
 
-No sample takes part in what judges it: each fold is judged by class vectors and means of the others. The
-covariance of all rows has no labels in it, so one factor serves all folds; leaving a fold out changes only
-the class means, and what remains is a solve for C columns and algebra of C x C matrices.
+Each fold is judged by class means and vectors of the others. The covariance of all rows has no label in it, so that
+one factor serves all folds; leaving a fold out changes class means only, and the rest is algebra of C x C matrices.
+A class that the other folds do not have gets the lowest vote of the row.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from undertow.errors import BadData
-from undertow.features.moments import check_rows
-from undertow.training.seeds import stream
+from undertow.labels.views import Plan
 
 RIDGE = 0.1
 """Added to the covariance, relative to its mean variance: directions below it are noise more than signal."""
 WITHIN_FLOOR = 0.01
 """The least share of a direction's variance that lies within classes: a collapsed layer has next to none."""
-WIDEST = 1024
-"""Wider features are first turned onto their leading `LEADING` directions."""
-LEADING = 512
+WIDEST, LEADING = 1024, 512
+"""Wider features are turned onto their leading directions."""
 MOST_STEPS = 100
 
 
-def split_folds(labels: Tensor, *, classes: int, count: int, seed: int) -> list[Tensor]:
-    """`count` disjoint sets of sample numbers, each with its share of every class."""
-    sizes = labels.bincount(minlength=classes)
-    rare = ((sizes > 0) & (sizes < count)).nonzero()[:, 0].tolist()
-    if rare:
-        raise BadData(
-            f"label_errors: wanted at least {count} samples of each class, one for each fold, got "
-            f"{int(sizes[rare[0]])} of class {rare[0]}. Ask for fewer folds (at least 2), or leave such classes out."
-        )
-    order = torch.randperm(len(labels), generator=stream(seed, "folds of the training samples"))
-    by_class = order[labels[order].argsort(stable=True)]
-    return [by_class[start::count].sort().values for start in range(count)]
+def narrowed(rows: Tensor) -> Tensor:
+    """Rows in float32, of a size whose squares are finite; wide ones on their leading directions, mean kept."""
+    rows = rows.float()
+    largest = float(rows.abs().max())
+    rows = rows / 2.0 ** math.frexp(largest)[1] if largest else rows
+    if rows.shape[1] <= WIDEST:
+        return rows
+    draws = torch.Generator().manual_seed(0)
+    probe = torch.randn(rows.shape[1], min(LEADING, *rows.shape), generator=draws).to(rows)
+    basis = torch.linalg.qr(rows.T @ (rows @ probe)).Q
+    basis = torch.linalg.qr(rows.T @ (rows @ basis)).Q
+    return rows @ basis
 
 
-def directions_votes(
-    features: Tensor, labels: Tensor, folds: Sequence[Tensor], *, classes: int, where: str = "features"
-) -> Tensor:
-    """Cosines (N, C) float64 of the rows with VeLPIC's vectors, each fold with those of the other folds.
-
-    Power iterations for all folds of a class at once: a row counts in every column but that of its own fold.
-    """
-    check_rows(features, where)
-    features = _sized(features)
-    outside = _outside(folds, len(features), features)
-    vectors = features.new_zeros(len(folds), classes, features.shape[1])
-    for c in range(classes):
-        rows = (labels == c).nonzero()[:, 0].to(features.device)
-        if len(rows):
-            vectors[:, c] = _leading(features[rows], outside[rows])
-    lengths = torch.linalg.vector_norm(features, dim=1, keepdim=True).clamp(
-        min=torch.finfo(features.dtype).tiny
-    )
-    votes = torch.zeros(len(features), classes, dtype=torch.float64)
-    for at, fold in enumerate(folds):
-        rows = fold.to(features.device)
-        votes[fold] = ((features[rows] / lengths[rows]) @ vectors[at].T).cpu().double()
+def discriminant_votes(rows: Tensor, plan: Plan) -> Tensor:
+    """Log-likelihoods (N, C) of the classes, up to a constant of each row, out of fold."""
+    rows = rows - rows.mean(0)
+    factor = _factor(rows)
+    parts = [_sums(rows, plan.labels, fold, plan.classes) for fold in plan.folds]
+    all_sizes, all_sums = sum(size for size, _ in parts), sum(total for _, total in parts)
+    votes = torch.empty(len(rows), plan.classes)
+    for fold, (size, total) in zip(plan.folds, parts, strict=True):
+        left = all_sizes - size
+        means = (all_sums - total) / left.clamp(min=1)[:, None]
+        solved = torch.cholesky_solve(means.T, factor)  # (D, C)
+        along = (rows[fold.to(rows.device)] @ solved.to(rows)).cpu().double()
+        votes[fold] = _likelihoods(along, means @ solved, left).float()
     return votes
 
 
-def _leading(rows: Tensor, outside: Tensor) -> Tensor:
-    """(F, D): for each column of weights `outside` (N, F), the leading direction of the rows, towards their mean."""
-    # Few directions lie in rows, not in columns: such products took a sixth of the time here.
-    weights = outside.T.contiguous()  # (F, N)
-    means = weights @ rows
-    now, step = _unit(means), 0
-    while step < MOST_STEPS:
-        after = _unit(((now @ rows.T) * weights) @ rows)
-        still = float((after - now).abs().max()) < 1e-5
-        now, step = after, step + 1
-        if still:
-            break
-    return now * torch.where((now * means).sum(1, keepdim=True) < 0, -1.0, 1.0)
+def direction_votes(rows: Tensor, plan: Plan) -> Tensor:
+    """Cosines (N, C) with the leading direction of each class, out of fold.
+
+    Power iterations for all folds of a class at once: a row counts in every column but that of its own fold.
+    """
+    fold_of = plan.fold_of()
+    vectors = rows.new_zeros(len(plan.folds), plan.classes, rows.shape[1])
+    for one in range(plan.classes):
+        mine = (plan.labels == one).nonzero()[:, 0]
+        if len(mine):
+            outside = fold_of[mine] != torch.arange(len(plan.folds))[:, None]  # (F, N of the class)
+            vectors[:, one] = _leading(rows[mine.to(rows.device)], outside.to(rows))
+    lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+    votes = torch.empty(len(rows), plan.classes)
+    for at, fold in enumerate(plan.folds):
+        mine = fold.to(rows.device)
+        votes[fold] = ((rows[mine] / lengths[mine]) @ vectors[at].T).cpu()
+    return votes
 
 
-def _unit(directions: Tensor) -> Tensor:
-    lengths = torch.linalg.vector_norm(directions, dim=1, keepdim=True)
-    return directions / torch.where(lengths > 0, lengths, torch.ones_like(lengths))
-
-
-def _outside(folds: Sequence[Tensor], count: int, like: Tensor) -> Tensor:
-    """(N, F): 0 for the fold of a sample, 1 for the others."""
-    weights = like.new_ones(count, len(folds))
-    for at, fold in enumerate(folds):
-        weights[fold.to(like.device), at] = 0
-    return weights
-
-
-def _sized(rows: Tensor) -> Tensor:
-    """Divided by a power of two near their largest magnitude: no vote changes, and squares of squares stay finite."""
-    largest = float(rows.abs().max())
-    return rows / 2.0 ** math.frexp(largest)[1] if largest else rows
-
-
-class Discriminant:
-    """Gaussians of one covariance on the features, out of fold; the covariance of all rows is kept, with a ridge."""
-
-    def __init__(self, features: Tensor, folds: Sequence[Tensor], *, where: str = "features") -> None:
-        check_rows(features, where)
-        self.folds = folds
-        features = _sized(features)
-        rows = _narrowed(features - features.mean(0))
-        self._factor = _factor(rows)
-        self._parts = [rows[fold.to(features.device)] for fold in folds]
-
-    @property
-    def bytes(self) -> int:
-        """What it takes of memory."""
-        return sum(part.numel() * part.element_size() for part in (*self._parts, self._factor))
-
-    def votes(self, beliefs: Tensor) -> Tensor:
-        """Log-likelihoods (N, C) float64 of the classes, up to a constant of each row.
-
-        Args:
-            beliefs: (N, C) float64 on the CPU: the share of each sample in each class; labels as ones and zeros,
-                or better ones.
-        """
-        sizes = [beliefs[fold].sum(0) for fold in self.folds]
-        sums = [
-            (beliefs[fold].to(part.device, part.dtype).T @ part).cpu().double()
-            for fold, part in zip(self.folds, self._parts, strict=True)
-        ]
-        all_sizes, all_sums = torch.stack(sizes).sum(0), torch.stack(sums).sum(0)
-        votes = torch.empty(len(beliefs), beliefs.shape[1], dtype=torch.float64)
-        for fold, part, size, own in zip(self.folds, self._parts, sizes, sums, strict=True):
-            left = all_sizes - size
-            means = (all_sums - own) / torch.where(left > 0, left, torch.ones_like(left))[:, None]
-            solved = torch.cholesky_solve(means.T, self._factor)  # (D, C)
-            along = (part @ solved.to(part.device, part.dtype)).cpu().double()
-            votes[fold] = _likelihoods(along, means @ solved, left)
-        return votes
+def _sums(rows: Tensor, labels: Tensor, fold: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Sizes (C,) and sums (C, D) float64 of a fold's classes; unlabelled samples count nowhere."""
+    taught = fold[labels[fold] >= 0]
+    total = rows.new_zeros(classes, rows.shape[1])
+    total.index_add_(0, labels[taught].to(rows.device), rows[taught.to(rows.device)])
+    return labels[taught].bincount(minlength=classes).double(), total.cpu().double()
 
 
 def _likelihoods(along: Tensor, gram: Tensor, sizes: Tensor) -> Tensor:
@@ -156,14 +96,15 @@ def _likelihoods(along: Tensor, gram: Tensor, sizes: Tensor) -> Tensor:
         gram: M S^-1 M' (C, C).
         sizes: of the classes (C,).
     """
-    shares = (sizes / sizes.sum()).sqrt()
+    shares = (sizes / sizes.sum().clamp(min=1)).sqrt()
     there = sizes > 0
     scale = torch.where(there, shares, torch.ones_like(shares))
     between, turn = torch.linalg.eigh(shares[:, None] * gram * shares)
     within = (1 - between).clamp(min=WITHIN_FLOOR)
     solve = scale[:, None] * ((turn / within) @ turn.T) / scale
     found = along @ solve - (gram @ solve).diagonal() / 2
-    return torch.where(there, found, torch.full_like(found, -torch.inf))
+    lowest = found.masked_fill(~there, torch.inf).amin(1, keepdim=True)
+    return torch.where(there, found, lowest)
 
 
 def _factor(rows: Tensor) -> Tensor:
@@ -175,12 +116,19 @@ def _factor(rows: Tensor) -> Tensor:
     return torch.linalg.cholesky(covariance)
 
 
-def _narrowed(rows: Tensor) -> Tensor:
-    """Wide rows, turned onto their leading directions (a randomised range finder with two power steps)."""
-    if rows.shape[1] <= WIDEST:
-        return rows
-    draws = torch.Generator().manual_seed(0)
-    probe = torch.randn(rows.shape[1], min(LEADING, *rows.shape), generator=draws).to(rows.device, rows.dtype)
-    basis = torch.linalg.qr(rows.T @ (rows @ probe)).Q
-    basis = torch.linalg.qr(rows.T @ (rows @ basis)).Q
-    return rows @ basis
+def _leading(rows: Tensor, weights: Tensor) -> Tensor:
+    """(F, D): for each row of `weights` (F, N) the leading direction of the rows, towards their mean."""
+    means = weights @ rows
+    now = _unit(means)
+    for _ in range(MOST_STEPS):
+        after = _unit(((now @ rows.T) * weights) @ rows)
+        still = float((after - now).abs().max()) < 1e-5
+        now = after
+        if still:
+            break
+    return now * torch.where((now * means).sum(1, keepdim=True) < 0, -1.0, 1.0)
+
+
+def _unit(directions: Tensor) -> Tensor:
+    lengths = torch.linalg.vector_norm(directions, dim=1, keepdim=True)
+    return directions / torch.where(lengths > 0, lengths, torch.ones_like(lengths))

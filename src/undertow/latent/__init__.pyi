@@ -1,7 +1,7 @@
 from .discriminant import LDA as LDA
 from .discriminant import QDA as QDA
+from .grid import GridConfig as GridConfig
 from .grid import probe_grid as probe_grid
-from .grid_config import GridConfig as GridConfig
 from .logistic import LogisticProbe as LogisticProbe
 from .masc import MASC as MASC
 from .nearest import KNN as KNN

@@ -10,6 +10,7 @@ of rows, and classes weigh as often as they occur. Scores are log-densities up t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,7 +47,7 @@ class LDA(MomentsProbe):
     def __init__(self, tol: float = 1e-4) -> None:
         self.tol = tol
 
-    def fit_bytes(self, count: int, dim: int, classes: int) -> int:
+    def fit_bytes(self, count: int, dim: int, classes: int, fits: int = 1) -> int:
         """What `fit` of (count, dim) rows takes beyond them at most: float64 matrices at once, as measured."""
         return 8 * (5 * count**2 + 4 * count * dim if dim > count else 7 * dim**2)
 
@@ -56,9 +57,7 @@ class LDA(MomentsProbe):
             return self._from_off(means[index].neg_().add_(rows), means, counts)
         dtype = product_dtype(rows)
         within = _within(rows, index, counts, means, dtype)
-        if not torch.isfinite(
-            within.diagonal()
-        ).all():  # rows near the largest float32, further apart than it
+        if not torch.isfinite(within.diagonal()).all():  # rows further apart than the largest float32
             dtype = torch.float64
             within = _within(rows, index, counts, means, dtype)
         return self._from_within(within, means, counts, resolution(dtype))
@@ -120,39 +119,40 @@ class QDA(MomentsProbe):
         self.reg = reg
         self.tol = tol
 
-    def fit_bytes(self, count: int, dim: int, classes: int) -> int:
-        """What `fit` of (count, dim) rows takes beyond them at most: three float64 matrices for each class."""
-        return 8 * (3 * classes + 6) * dim**2
+    def fit_bytes(self, count: int, dim: int, classes: int, fits: int = 1) -> int:
+        """What so many fits take at most beyond (count, dim) rows: a float64 matrix for each class, and some."""
+        return 8 * (fits * classes + 8) * dim**2
 
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
-        means = class_means(rows, index, counts)
-        covariances: list[Tensor] = []
-        for at, mean in zip(by_class(index, counts), means, strict=True):
-            off = rows.index_select(0, at).double() - mean
-            covariances.append(off.T @ off / len(off))
-        return self._gaussians(covariances, means, counts)
+        means, places = class_means(rows, index, counts), by_class(index, counts)
+
+        def covariance(c: int) -> Tensor:
+            off = rows.index_select(0, places[c]).double() - means[c]
+            return off.T @ off / len(off)
+
+        return self._gaussians(covariance, means, counts)
 
     def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
-        covariances = [moments.scatter(c) / moments.counts[c].clamp(min=1) for c in range(moments.classes)]
-        return self._gaussians(covariances, moments.means, moments.counts)
+        def covariance(c: int) -> Tensor:
+            return moments.scatter(c) / moments.counts[c].clamp(min=1)
 
-    def _gaussians(self, covariances: list[Tensor], means: Tensor, counts: Tensor) -> dict[str, Tensor]:
-        whiten: list[Tensor] = []
-        offsets: list[Tensor] = []
-        for c, covariance in enumerate(covariances):
-            values, vectors = eigh(covariance)
+        return self._gaussians(covariance, moments.means, moments.counts)
+
+    def _gaussians(
+        self, covariance: Callable[[int], Tensor], means: Tensor, counts: Tensor
+    ) -> dict[str, Tensor]:
+        offsets = log_prior(counts)
+        whiten = means.new_empty(len(means), means.shape[1], means.shape[1])  # filled in place: it is large
+        for c, count in enumerate(counts.tolist()):
+            values, vectors = eigh(covariance(c))
             values = (1 - self.reg) * values + self.reg
-            if int(counts[c]) == 0:
+            if count == 0:
                 values = torch.ones_like(values)  # never scored
             elif float(values[0]) <= self.tol:
-                self._refuse(c, int((values <= self.tol).sum()), int(counts[c]))
-            whiten.append(vectors / values.sqrt())
-            offsets.append(-values.log().sum() / 2)
-        return {
-            "means_": means,
-            "whiten_": torch.stack(whiten),
-            "offsets_": torch.stack(offsets) + log_prior(counts),
-        }
+                self._refuse(c, int((values <= self.tol).sum()), count)
+            torch.div(vectors, values.sqrt(), out=whiten[c])
+            offsets[c] -= values.log().sum() / 2
+        return {"means_": means, "whiten_": whiten, "offsets_": offsets}
 
     def _refuse(self, c: int, flat: int, count: int) -> None:
         raise BadData(

@@ -11,8 +11,10 @@ import torch
 
 from undertow.data.samples import Samples
 from undertow.features.stream import Batch
-from undertow.latent.sources import Held, Moving, Outcome, plan_groups, room_for_fits
-from undertow.session.reader import Reader, Split, take
+from undertow.latent.layer import Outcome
+from undertow.latent.sources import plan_groups, room_for_fits, source_for
+from undertow.session.reader import Reader
+from undertow.session.splits import Split, take
 from undertow.sizes import parse_size
 
 
@@ -31,16 +33,9 @@ def fit_probes(
     dims = {name: part.shape[1] for name, part in first.features.items()}
     budget = parse_size(memory)
     passes, _ = plan_groups(dims, rows, nothing, classes, budget, reader.batch_size)
-    room = room_for_fits(budget)
     found: dict[str, Outcome] = {}
     for group, route in passes:
-        source = (
-            Held(stream, rows, nothing, group, classes, room)
-            if route is None
-            else Moving(stream, rows, nothing, group[0], route.kind, classes, room)
-        )
-        try:
-            found |= {layer: source.fit(layer, train.y, [probe])[probe] for layer in group}
-        finally:
-            source.close()
+        source = source_for(stream, rows, nothing, group, route, classes, room_for_fits(budget))
+        found |= {layer: source.fit(layer, {"given": train.y}, [probe])["given", probe] for layer in group}
+        del source  # before the next pass holds its features
     return found

@@ -17,6 +17,7 @@ The minimum has a small L2 penalty, without which it does not exist for separabl
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from undertow.errors import BadData, BadValue, unknown
 from undertow.latent.arrays import Array, as_tensor, in_kind, is_positive, is_whole, matching
-from undertow.latent.probe import ROWS, Probe
+from undertow.latent.probe import ROWS, LabelSet, Probe
 
 SOLVERS = ("adam", "lbfgs")
 
@@ -91,28 +92,34 @@ class LogisticProbe(Probe):
         """The softmax of the scores (N, C)."""
         return in_kind(as_tensor(self.scores(X)).softmax(1), like=X)
 
-    def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
-        # At the minimum the loss changes by less than float32 can tell.
-        fine = rows if self.solver == "adam" else rows.double()
-        model = _Softmax(fine, len(counts), _panels(fine.shape[1]) if self.solver == "adam" else 1)
-        fit = self._adam if self.solver == "adam" else self._lbfgs
-        fit(model, fine, index)
-        if not torch.isfinite(model.flat).all():
-            raise BadData(
-                "LogisticProbe: wanted finite weights, got NaN or infinity from features as large as "
-                f"{float(rows.abs().max()):.3g}. Scale the features, or lower lr."
-            )
-        self.loss_ = model.loss(fine, index)
-        return {
-            "coef_": model.coef.to(rows.dtype, copy=True),
-            "intercept_": model.intercept.to(rows.dtype, copy=True),
-        }
+    def _learn_each(
+        self, rows: Tensor, sets: Sequence[LabelSet], probes: Sequence[Probe]
+    ) -> list[dict[str, Any]]:
+        """Adam's fits with equally many classes start and shuffle alike: one pass over the rows serves them all."""
+        if self.solver != "adam":
+            return super()._learn_each(rows, sets, probes)
+        found: dict[int, dict[str, Any]] = {}
+        for count in dict.fromkeys(len(counts) for _, counts in sets):
+            places = [at for at, (_, counts) in enumerate(sets) if len(counts) == count]
+            own = self._adam(rows, torch.stack([sets[at][0] for at in places]), count)
+            found |= zip(places, own, strict=True)
+        return [found[at] for at in range(len(sets))]
 
-    def _adam(self, model: _Softmax, rows: Tensor, index: Tensor) -> None:
+    def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Any]:
+        if self.solver == "adam":
+            return self._adam(rows, index[None], len(counts))[0]
+        # At the minimum the loss changes by less than float32 can tell.
+        fine = rows.double()
+        model = _Softmax(fine, 1, len(counts), 1)
+        return self._lbfgs(model, fine, index) | _learned(model, fine, index[None], rows.dtype)[0]
+
+    def _adam(self, rows: Tensor, index: Tensor, classes: int) -> list[dict[str, Any]]:
+        """The fits of several sets of class numbers (F, N)."""
         draw = torch.Generator().manual_seed(self.seed)
         bound = rows.shape[1] ** -0.5
-        model.start_from(torch.empty(model.flat.shape).uniform_(-bound, bound, generator=draw))
-        truth = one_hot(index, len(model.intercept)).T.to(rows.dtype)
+        model = _Softmax(rows, len(index), classes, _panels(rows.shape[1]))
+        model.start_from(torch.empty(classes * (rows.shape[1] + 1)).uniform_(-bound, bound, generator=draw))
+        truth = one_hot(index, classes).transpose(1, 2).flatten(0, 1).to(rows.dtype)  # (F * C, N)
         adam = _Adam(model.flat, model.slope, self.lr)
         ahead = max(1, FETCH // (self.batch_size * rows.shape[1])) * self.batch_size
         fetched = rows.new_empty(min(ahead, len(rows)), rows.shape[1] + GAP)[:, :-GAP]
@@ -126,10 +133,11 @@ class LogisticProbe(Probe):
                 for batch, own in zip(panels[len(at)], right.split(self.batch_size, 1), strict=True):
                     model.find_slope(batch, own)
                     adam.step()
-        self.n_iter_, self.converged_ = self.epochs, False
+        clock = {"n_iter_": self.epochs, "converged_": False}
+        return [clock | own for own in _learned(model, rows, index, rows.dtype)]
 
-    def _lbfgs(self, model: _Softmax, rows: Tensor, index: Tensor) -> None:
-        truth = one_hot(index, len(model.intercept)).to(rows.dtype)
+    def _lbfgs(self, model: _Softmax, rows: Tensor, index: Tensor) -> dict[str, Any]:
+        truth = one_hot(index, model.classes).to(rows.dtype)
 
         def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             model.flat.copy_(torch.from_numpy(flat))
@@ -142,14 +150,14 @@ class LogisticProbe(Probe):
         found: Any = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
         model.flat.copy_(torch.from_numpy(found.x))
         steepest = float(np.abs(found.jac).max())
-        self.n_iter_, self.converged_ = int(found.nit), steepest <= self.tol
-        if not self.converged_:
+        if steepest > self.tol:
             warnings.warn(
-                f"LogisticProbe: after {self.n_iter_} iterations the gradient is {steepest:.2g}, above tol="
+                f"LogisticProbe: after {found.nit} iterations the gradient is {steepest:.2g}, above tol="
                 f"{self.tol:g}. Scale the features, or raise max_iter, l2 or tol.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=6,
             )
+        return {"n_iter_": int(found.nit), "converged_": steepest <= self.tol}
 
     def _score(self, rows: Tensor) -> Tensor:
         return rows @ matching(self.coef_, rows).T + matching(self.intercept_, rows)
@@ -179,31 +187,51 @@ def _panels(width: int) -> int:
     return next(count for count in range(max(1, width // PANEL), 0, -1) if width % count == 0)
 
 
-class _Softmax:
-    """Weights of a linear layer and their gradient, each in one flat tensor so that a step is few operations.
+def _learned(model: _Softmax, rows: Tensor, index: Tensor, dtype: torch.dtype) -> list[dict[str, Any]]:
+    """The fitted attributes of each fit."""
+    if not torch.isfinite(model.flat).all():
+        raise BadData(
+            "LogisticProbe: wanted finite weights, got NaN or infinity from features as large as "
+            f"{float(rows.abs().max()):.3g}. Scale the features, or lower lr."
+        )
+    parts = zip(model.coef, model.intercept, model.losses(rows, index), strict=True)
+    return [
+        {"coef_": coef.to(dtype, copy=True), "intercept_": bias.to(dtype, copy=True), "loss_": loss}
+        for coef, bias, loss in parts
+    ]
 
-    All is laid out class by class: products with so few classes are fastest that way round.
+
+class _Softmax:
+    """Weights of linear layers and their gradient, each in one flat tensor so that a step is few operations.
+
+    All is laid out class by class: products with so few classes are fastest that way round. Several fits (F) of one
+    number of classes lie one after the other, as if their classes were one layer's; only the softmax parts them.
     """
 
-    def __init__(self, rows: Tensor, classes: int, panels: int) -> None:
-        width = rows.shape[1]
-        shape = panels, classes, width // panels
-        self.flat, self.slope = rows.new_zeros(2, classes * (width + 1))
-        self._coef, self._coef_slope = (one[: classes * width].view(shape) for one in (self.flat, self.slope))
-        self.intercept, self._intercept_slope = (one[classes * width :] for one in (self.flat, self.slope))
-        self._bias = self.intercept[:, None]
+    def __init__(self, rows: Tensor, fits: int, classes: int, panels: int) -> None:
+        width, lines = rows.shape[1], fits * classes
+        self.fits, self.classes = fits, classes
+        self.flat, self.slope = rows.new_zeros(2, lines * (width + 1))
+        shape = panels, lines, width // panels
+        self._coef, self._coef_slope = (one[: lines * width].view(shape) for one in (self.flat, self.slope))
+        self._bias, self._bias_slope = (one[lines * width :] for one in (self.flat, self.slope))
 
     @property
     def coef(self) -> Tensor:
-        """(C, D)."""
-        return self._coef.transpose(0, 1).flatten(1)
+        """(F, C, D), a copy."""
+        return self._coef.transpose(0, 1).flatten(1).unflatten(0, (self.fits, self.classes))
+
+    @property
+    def intercept(self) -> Tensor:
+        """(F, C)."""
+        return self._bias.view(self.fits, self.classes)
 
     def start_from(self, flat: Tensor) -> None:
-        """Take over weights (C, D) and intercepts (C,), one after the other in `flat`."""
-        coef, intercept = flat.split([self._coef.numel(), len(self.intercept)])
-        panels, classes, width = self._coef.shape
-        self._coef.copy_(coef.view(classes, panels, width).transpose(0, 1))
-        self.intercept.copy_(intercept)
+        """Take over weights (C, D) and intercepts (C,), one after the other in `flat`, for each fit."""
+        coef, intercept = flat.split([len(flat) - self.classes, self.classes])
+        panels, _, width = self._coef.shape
+        self._coef.copy_(coef.view(self.classes, panels, width).transpose(0, 1).repeat(1, self.fits, 1))
+        self._bias.copy_(intercept.repeat(self.fits))
 
     def in_panels(self, rows: Tensor, size: int) -> list[Tensor]:
         """Batches of `size` rows (N, D) as panels (P, N, D / P), which share the memory of `rows`."""
@@ -211,29 +239,33 @@ class _Softmax:
         return [batch.unflatten(1, shape).transpose(0, 1) for batch in rows.split(size)]
 
     def find_slope(self, batch: Tensor, truth: Tensor) -> None:
-        """Set `slope` to the gradient of the mean cross-entropy of panels (P, N, D / P); one-hot `truth` (C, N)."""
-        scores = torch.bmm(self._coef, batch.mT).sum(0).add_(self._bias)
-        off = scores.softmax(0).sub_(truth).div_(batch.shape[1])
+        """Set `slope` to the gradient of the mean cross-entropy of panels (P, N, D / P); one-hot `truth` (F * C, N)."""
+        scores = torch.bmm(self._coef, batch.mT).sum(0).add_(self._bias[:, None])
+        off = scores.view(self.fits, self.classes, -1).softmax(1).view_as(scores)
+        off = off.sub_(truth).div_(batch.shape[1])
         torch.bmm(off.expand(len(batch), *off.shape), batch, out=self._coef_slope)
-        torch.sum(off, 1, out=self._intercept_slope)
+        torch.sum(off, 1, out=self._bias_slope)
 
-    def loss(self, rows: Tensor, index: Tensor) -> float:
-        """The mean cross-entropy."""
-        total = sum(
-            float(
-                cross_entropy(torch.addmm(self.intercept, part, self.coef.T).double(), right, reduction="sum")
-            )
-            for part, right in zip(rows.split(ROWS), index.split(ROWS), strict=True)
-        )
-        return total / len(rows)
+    def losses(self, rows: Tensor, index: Tensor) -> list[float]:
+        """The mean cross-entropy of each fit with class numbers (F, N)."""
+        totals, weights = [0.0] * self.fits, self.coef.flatten(0, 1).T
+        for part, right in zip(rows.split(ROWS), index.split(ROWS, 1), strict=True):
+            scores = torch.addmm(self._bias, part, weights).double().chunk(self.fits, 1)
+            each = zip(scores, right, strict=True)
+            totals = [
+                total + float(cross_entropy(own, truth, reduction="sum"))
+                for total, (own, truth) in zip(totals, each, strict=True)
+            ]
+        return [total / len(rows) for total in totals]
 
     def loss_and_slope(self, rows: Tensor, truth: Tensor, l2: float) -> tuple[float, Tensor]:
-        """The mean cross-entropy with the penalty, and its gradient as a new tensor."""
-        penalty = l2 / 2 * float(self.coef.square().sum())
-        slope = torch.cat([l2 * self.coef.flatten(), torch.zeros_like(self.intercept)])
+        """The mean cross-entropy of the only fit with the penalty, and its gradient as a new tensor."""
+        coef = self.coef[0]
+        penalty = l2 / 2 * float(coef.square().sum())
+        slope = torch.cat([l2 * coef.flatten(), torch.zeros_like(self._bias)])
         total = 0.0
         for part, right in zip(rows.split(ROWS), truth.split(ROWS), strict=True):
-            logs = torch.addmm(self.intercept[:, None], self.coef, part.T).log_softmax(0)
+            logs = torch.addmm(self._bias[:, None], coef, part.T).log_softmax(0)
             total -= float((logs * right.T).sum())
             off = logs.exp_().sub_(right.T).div_(len(rows))
             slope += torch.cat([(off @ part).flatten(), off.sum(1)])

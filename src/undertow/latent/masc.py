@@ -19,6 +19,8 @@ equal scores. A class whose rows are all zero has a subspace of dimension 0 and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,9 +30,18 @@ from torch import Tensor
 
 from undertow.errors import BadValue
 from undertow.features.wide import Rows
-from undertow.latent.arrays import Array, as_written, is_positive, is_whole, matching, scaled
+from undertow.latent.arrays import (
+    Array,
+    as_written,
+    feature_rows,
+    is_positive,
+    is_whole,
+    matching,
+    scaled,
+)
 from undertow.latent.probe import MomentsProbe, by_class
-from undertow.latent.subspace import Subspace, of_classes, of_moment, of_stored
+from undertow.latent.subspace import Subspace, of_classes, of_kernel, of_moment, of_stored, self_product
+from undertow.latent.threads import side_by_side
 
 if TYPE_CHECKING:
     from undertow.features.moments import Moments
@@ -62,19 +73,43 @@ class MASC(MomentsProbe):
         ends = [0, *torch.as_tensor(self.dimensions_).cumsum(0).tolist()]
         return [self.basis_[:, a:b] for a, b in pairwise(ends)]
 
-    def fit_rows(self, rows: Sequence[Rows], classes: Sequence[Any] | Array | None = None) -> Self:
+    def fit_rows(
+        self, rows: Sequence[Rows], classes: Sequence[Any] | Array | None = None, *, thin: bool = False
+    ) -> Self:
         """Learn from rows that are read in blocks, one item per class; for layers wider than a class has rows.
 
         Args:
             rows: the rows of each class, in the order of the class numbers.
             classes: names of the classes; the numbers by default.
+            thin: build no matrix (n_c, n_c) beyond 1024 rows, but read them more often.
         """
         self._check_settings()
         self._start(rows[0].shape[1], torch.tensor([part.shape[0] for part in rows]), classes)
         with as_written(rows[0].device):
-            found = [of_stored(part, **self._wanted()) for part in rows]
+            found = [of_stored(part, thin=thin, **self._wanted()) for part in rows]
             self._keep(self._joined(found), like=found[0].basis)
         return self
+
+    def fit_and_answer(self, X: Tensor, label_sets: Sequence[Tensor]) -> list[tuple[Self, Tensor]]:
+        """`fit_each`, and what each probe predicts for `X` itself, from one matrix (N, N) of inner products.
+
+        Each class's own matrix is a part of it. It pays where columns are many times as many as a class has rows.
+        """
+        self._check_settings()
+        rows = scaled(feature_rows(copy(self), X, reset=True))
+        found: list[tuple[Self, Tensor]] = []
+        with as_written(rows.device):
+            kernel = self_product(rows)
+            solve = partial(of_kernel, rows, kernel, **self._wanted())
+            for labels in label_sets:
+                names, index, counts = labels.unique(return_inverse=True, return_counts=True)
+                each = side_by_side(solve, by_class(index, counts), rows.device)
+                probe = copy(self)
+                probe._start(rows.shape[1], counts, names)
+                probe._keep(self._joined([own for own, _ in each]), like=rows)
+                held = torch.stack([lengths for _, lengths in each], 1)
+                found.append((probe, names[held.argmax(1)]))
+        return found
 
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
         return self._joined(of_classes(rows, by_class(index, counts), **self._wanted()))
@@ -95,14 +130,18 @@ class MASC(MomentsProbe):
             "shares_": torch.tensor([part.share for part in found], dtype=torch.float64),
         }
 
-    def _score(self, rows: Tensor) -> Tensor:
+    def _prepare(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows, and their squared lengths (N, 1)."""
         rows = scaled(rows)
-        # Directions by rows, not rows by directions: that way round the product takes a fifth less.
-        inside = torch.mm(matching(self.basis_, rows).T, rows.T).square_()
-        parts = inside.split(torch.as_tensor(self.dimensions_).tolist())
-        held = torch.stack([part.sum(0) for part in parts], 1)
         whole = torch.linalg.vector_norm(rows, dim=1, keepdim=True).square()
-        return held / torch.where(whole > 0, whole, 1)
+        return rows, torch.where(whole > 0, whole, 1)
+
+    def _score(self, rows: tuple[Tensor, Tensor]) -> Tensor:
+        own, whole = rows
+        # Directions by rows, not rows by directions: that way round the product takes a fifth less.
+        inside = torch.mm(matching(self.basis_, own).T, own.T).square_()
+        parts = inside.split(torch.as_tensor(self.dimensions_).tolist())
+        return torch.stack([part.sum(0) for part in parts], 1) / whole
 
     def _wanted(self) -> dict[str, Any]:
         return {"share": self.variance} if self.components is None else {"count": self.components}

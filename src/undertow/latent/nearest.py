@@ -19,7 +19,7 @@ from torch import Tensor
 from undertow.errors import BadValue, unknown
 from undertow.features.wide import Rows, mean_of
 from undertow.latent.arrays import Array, as_tensor, is_whole, matching, scaled
-from undertow.latent.probe import MomentsProbe, Probe, class_means
+from undertow.latent.probe import LabelSet, MomentsProbe, Probe, class_means
 
 if TYPE_CHECKING:
     from undertow.features.moments import Moments
@@ -50,8 +50,7 @@ class NearestMean(MomentsProbe):
         """Learn from rows that are read in blocks, one item per class, as `MASC.fit_rows`."""
         self._check_settings()
         self._start(rows[0].shape[1], torch.tensor([part.shape[0] for part in rows]), classes)
-        nothing = torch.zeros(rows[0].shape[1], dtype=torch.float64, device=rows[0].device)
-        means = torch.stack([mean_of(part) if part.shape[0] else nothing for part in rows])
+        means = torch.stack([mean_of(part) for part in rows])
         self._keep({"means_": means}, like=means)
         return self
 
@@ -90,19 +89,34 @@ class KNN(Probe):
         self.k = k
         self.metric = metric
 
-    def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
-        return {"rows_": unit(rows) if self.metric == "cosine" else rows.clone(), "index_": index}
+    def _learn_each(
+        self, rows: Tensor, sets: Sequence[LabelSet], probes: Sequence[Probe]
+    ) -> list[dict[str, Any]]:
+        known = unit(rows) if self.metric == "cosine" else rows.clone()
+        return [{"rows_": known, "index_": index} for index, _ in sets]
 
-    def _score(self, rows: Tensor) -> Tensor:
-        known, index = matching(self.rows_, rows), as_tensor(self.index_).to(rows.device)
-        parts = [self._votes(part, known, index) for part in rows.split(max(1, PAIRS // len(known)))]
-        return torch.cat(parts)
+    def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Any]:
+        return self._learn_each(rows, [(index, counts)], [self])[0]
 
-    def _votes(self, rows: Tensor, known: Tensor, index: Tensor) -> Tensor:
-        near = unit(rows) @ known.T if self.metric == "cosine" else _nearness(rows, known)
-        voters = index[near.topk(min(self.k, len(known)), dim=1).indices]  # (N, k)
-        votes = rows.new_zeros(len(rows), len(self.classes_))
-        return votes.scatter_add_(1, voters, torch.ones_like(voters, dtype=rows.dtype)) / voters.shape[1]
+    def _kind(self) -> object:
+        """Probes that know the same rows have the same neighbours."""
+        return repr(self), id(self.rows_)
+
+    def _prepare(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows, and the places (N, k) of their nearest training rows."""
+        known = matching(self.rows_, rows)
+        k = min(self.k, len(known))
+        nearness = (
+            unit(part) @ known.T if self.metric == "cosine" else _nearness(part, known)
+            for part in rows.split(max(1, PAIRS // len(known)))
+        )
+        return rows, torch.cat([near.topk(k, dim=1).indices for near in nearness])
+
+    def _score(self, rows: tuple[Tensor, Tensor]) -> Tensor:
+        own, nearest = rows
+        voters = as_tensor(self.index_).to(own.device)[nearest]
+        votes = own.new_zeros(len(own), len(self.classes_))
+        return votes.scatter_add_(1, voters, torch.ones_like(voters, dtype=own.dtype)) / voters.shape[1]
 
     def _check_settings(self) -> None:
         check_metric("KNN", self.metric)

@@ -9,6 +9,8 @@
 
     probe = Mine().fit(X, y)
     probe.predict(X); probe.scores(X); probe.decision_function(X); probe.score(X, y)
+    given, true = Mine().fit_each(X, [y, y_true])    # several sets of labels on the same rows
+    Probe.predict_each([given, true], X)             # several probes for the same rows
 
 Answers come in kind: a tensor for a tensor, on its device; a numpy array for all else. Class names that
 no tensor can hold (strings) come as numpy arrays. Scores are computed in the dtype of the rows asked about
@@ -20,7 +22,8 @@ never predicted.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -35,6 +38,9 @@ from undertow.latent.arrays import Array, as_tensor, as_written, feature_rows, i
 
 if TYPE_CHECKING:
     from undertow.features.moments import Moments
+
+LabelSet = tuple[Tensor, Tensor]
+"""Class numbers (N,), and rows per class (C,), all at least 1."""
 
 ROWS = 4096
 """Rows that are scored at once, which bounds the memory of a prediction."""
@@ -53,35 +59,57 @@ class Probe(ClassifierMixin, BaseEstimator):
     def fit(self, X: Array, y: Array) -> Self:
         """Learn from rows `X` (N, D) with class names `y` (N,): whole numbers or strings."""
         self._check_settings()
-        rows = feature_rows(self, X, reset=True)
-        labels = label_array(type(self).__name__, y, len(rows))
-        names, index = np.unique(labels, return_inverse=True)
-        counts = np.bincount(index, minlength=len(names))
-        self._name_classes(names, like=y)
-        with as_written(rows.device):
-            learned = self._learn(
-                rows, torch.from_numpy(index).to(rows.device), torch.from_numpy(counts).to(rows.device)
-            )
-        self._keep({**learned, "counts_": torch.from_numpy(counts)}, like=X)
+        self._fit([self], feature_rows(self, X, reset=True), [y], like=X)
         return self
+
+    def fit_each(self, X: Array, label_sets: Sequence[Array]) -> list[Self]:
+        """One new probe for each set of class names (N,), as `fit` makes them; work that they share is done once."""
+        self._check_settings()
+        first = copy(self)
+        rows = feature_rows(first, X, reset=True)
+        probes = [copy(first) for _ in label_sets]
+        self._fit(probes, rows, label_sets, like=X)
+        return probes
+
+    def _fit(self, probes: Sequence[Self], rows: Tensor, label_sets: Sequence[Array], like: Array) -> None:
+        sets: list[LabelSet] = []
+        for probe, y in zip(probes, label_sets, strict=True):
+            names, index = np.unique(label_array(type(self).__name__, y, len(rows)), return_inverse=True)
+            probe.classes_ = torch.from_numpy(names).to(y.device) if isinstance(y, Tensor) else names
+            counts = np.bincount(index, minlength=len(names))
+            sets.append((torch.from_numpy(index).to(rows.device), torch.from_numpy(counts).to(rows.device)))
+        with as_written(rows.device):
+            learned = self._learn_each(rows, sets, probes)
+        for probe, (_, counts), own in zip(probes, sets, learned, strict=True):
+            probe._keep({**own, "counts_": counts}, like)
 
     def predict(self, X: Array) -> Array:
         """The name of the class with the largest score, for each row (N,)."""
-        best = as_tensor(self.scores(X)).argmax(1)
-        if isinstance(X, Tensor) and (
-            isinstance(self.classes_, Tensor) or self.classes_.dtype.kind in "biuf"
-        ):
-            return as_tensor(self.classes_).to(X.device)[best]
-        return _numpy(self.classes_)[best.cpu().numpy()]
+        return self._named(as_tensor(self.scores(X)).argmax(1), like=X)
+
+    @staticmethod
+    def predict_each(probes: Sequence[Probe], X: Array) -> list[Array]:
+        """`predict` of each probe for the same rows (N, D); what probes of one kind share is done once."""
+        kinds: dict[object, list[Probe]] = {}
+        for probe in dict.fromkeys(probes):
+            check_is_fitted(probe)
+            kinds.setdefault(probe._kind(), []).append(probe)
+        best: dict[Probe, list[Tensor]] = {probe: [] for probe in probes}
+        for part in feature_rows(probes[0], X, reset=False).split(ROWS) if probes else ():
+            with as_written(part.device):
+                for group in kinds.values():
+                    prepared = group[0]._prepare(part)
+                    for probe in group:
+                        best[probe].append(probe._masked(probe._score(prepared)).argmax(1))
+        return [probe._named(torch.cat(best[probe]), like=X) for probe in probes]
 
     def scores(self, X: Array) -> Array:
         """The score of each class for each row (N, C), in the order of `classes_`."""
         check_is_fitted(self)
         rows = feature_rows(self, X, reset=False)
-        empty = as_tensor(self.counts_).to(rows.device) == 0
         with as_written(rows.device):
-            parts = [self._score(part) for part in rows.split(ROWS)]
-        return in_kind(torch.cat(parts).masked_fill(empty, -torch.inf), like=X)
+            parts = [self._masked(self._score(self._prepare(part))) for part in rows.split(ROWS)]
+        return in_kind(torch.cat(parts), like=X)
 
     def decision_function(self, X: Array) -> Array:
         """`scores`; for two classes, as scikit-learn wants it, the second's minus the first's (N,)."""
@@ -94,23 +122,46 @@ class Probe(ClassifierMixin, BaseEstimator):
         right = found == label_array(type(self).__name__, y, len(found))
         return float(np.average(right, weights=None if sample_weight is None else _numpy(sample_weight)))
 
+    def _learn_each(
+        self, rows: Tensor, sets: Sequence[LabelSet], probes: Sequence[Probe]
+    ) -> list[dict[str, Any]]:
+        """`_learn` of each set of labels by the probe that will keep it."""
+        return [probe._learn(rows, *own) for probe, own in zip(probes, sets, strict=True)]
+
     @abstractmethod
-    def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Tensor]:
+    def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Any]:
         """Fitted attributes from rows (N, D), class numbers (N,) and rows per class (C,), all at least 1."""
 
     @abstractmethod
-    def _score(self, rows: Tensor) -> Tensor:
-        """(N, C) scores, larger is better."""
+    def _score(self, rows: Any) -> Tensor:
+        """(N, C) scores of what `_prepare` gave, larger is better."""
+
+    def _prepare(self, rows: Tensor) -> Any:
+        """What `_score` takes of rows (N, D); the same for all probes of one `_kind`."""
+        return rows
+
+    def _kind(self) -> object:
+        """Equal for probes that prepare rows alike."""
+        return repr(self)
+
+    def _masked(self, scores: Tensor) -> Tensor:
+        """The scores with minus infinity for classes without training rows."""
+        return scores.masked_fill(as_tensor(self.counts_).to(scores.device) == 0, -torch.inf)
+
+    def _named(self, best: Tensor, like: object) -> Array:
+        """Class numbers as names."""
+        if isinstance(like, Tensor) and (
+            isinstance(self.classes_, Tensor) or self.classes_.dtype.kind in "biuf"
+        ):
+            return as_tensor(self.classes_).to(like.device)[best]
+        return _numpy(self.classes_)[best.cpu().numpy()]
 
     def _check_settings(self) -> None:
         """Refuse settings that make no sense; called by every fit, as scikit-learn does it."""
 
-    def _name_classes(self, names: NDArray[Any], like: object) -> None:
-        self.classes_ = torch.from_numpy(names).to(like.device) if isinstance(like, Tensor) else names
-
-    def _keep(self, learned: dict[str, Tensor], like: object) -> None:
+    def _keep(self, learned: Mapping[str, Any], like: object) -> None:
         for name, value in learned.items():
-            setattr(self, name, in_kind(value, like))
+            setattr(self, name, in_kind(value, like) if isinstance(value, Tensor) else value)
 
 
 class MomentsProbe(Probe):

@@ -1,77 +1,58 @@
 """Where a checkpoint's features are while probes are fitted: held in memory, or moving past.
 
-    source = Held(stream, train, test, layers, 10, room)         # one pass over each split, all after from memory
-    source = Moving(stream, train, test, layer, route, 10, room) # a wide layer: moments or files; scored again later
-    probes = source.fit("layer2", labels, ["masc", "velpic"])      # name -> a fitted probe or a reason
-    for rows, features in source.blocks("layer2", "test"):
-        ...
+    for layers, route in plan_groups(...)[0]:
+        source = source_for(stream, train, test, layers, route, 10, room)       # Held, or Moving for a wide layer
+        source.fit("layer2", {"given": labels}, ["masc", "velpic"])             # {("given", "masc"): probe, ...}
+        source.fit_and_answer("layer2", {"given": labels}, ["masc"])            # and answers for both splits
 
 Both give the same probes up to rounding; `plan_groups` chooses, so that the memory budget is kept to. `room` is what
-fitting may take: a probe whose matrices need more answers with a reason.
+fitting may take: see layer.py, which both call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from undertow.data.samples import Samples
-from undertow.errors import BadData
 from undertow.features.budget import Route, RouteKind, choose_route
 from undertow.features.moments import Moments, MomentsAccumulator
 from undertow.features.spill import FeatureStore
 from undertow.features.stream import Batch
-from undertow.latent.discriminant import LDA, QDA
-from undertow.latent.logistic import LogisticProbe
-from undertow.latent.masc import MASC
-from undertow.latent.nearest import KNN, NearestMean
-from undertow.latent.probe import MomentsProbe, Probe, class_means
-from undertow.latent.velpic import VeLPIC
+from undertow.latent.layer import (
+    Answers,
+    Key,
+    Outcome,
+    answer_layer,
+    fit_and_answer,
+    fit_layer,
+    fit_moments,
+    fit_stored,
+)
 from undertow.sizes import show_size
-
-PROBES: Mapping[str, Callable[[], Probe]] = {
-    "masc": MASC,
-    "velpic": VeLPIC,
-    "logistic": LogisticProbe,
-    "mean": NearestMean,
-    "knn": KNN,
-    "lda": LDA,
-    "qda": QDA,
-}
-"""The probes of the grid by name, with the paper's settings."""
 
 Stream = Callable[[Samples, Sequence[str]], Iterator[Batch]]
 """Features of samples at some layers, batch by batch."""
 
-Outcome = Probe | str
-"""A fitted probe, or why there is none."""
+LabelSets = Mapping[str, Tensor]
+"""Labels (N,) of the training samples, by name."""
 
 
 class Source(Protocol):
     """Features of one checkpoint at one layer or more."""
 
-    def fit(self, layer: str, labels: Tensor, probes: Sequence[str]) -> dict[str, Outcome]:
-        """Fit the probes with one set of training labels (N,)."""
+    def fit(self, layer: str, label_sets: LabelSets, probes: Sequence[str]) -> dict[Key, Outcome]:
+        """Fit each probe with each set of training labels."""
         ...
 
-    def blocks(self, layer: str, split: str) -> Iterator[tuple[slice, Tensor]]:
-        """Rows and features (N, D) of a split, in order."""
+    def fit_and_answer(
+        self, layer: str, label_sets: LabelSets, probes: Sequence[str]
+    ) -> tuple[dict[Key, Outcome], dict[str, Answers]]:
+        """The same, and what the probes predict for the samples of each split."""
         ...
-
-    def close(self) -> None:
-        """Let go of memory and files."""
-        ...
-
-
-def _attempt(fit: Callable[[], Probe]) -> Outcome:
-    """A probe that these features do not allow is a reason in the table, not the end of the grid."""
-    try:
-        return fit()
-    except BadData as error:
-        return str(error)
 
 
 class Held:
@@ -81,37 +62,19 @@ class Held:
         self, stream: Stream, train: Samples, test: Samples, layers: Sequence[str], classes: int, room: int
     ) -> None:
         self._classes, self._room = classes, room
-        self._features = {"train": _hold(stream, train, layers), "test": _hold(stream, test, layers)}
+        self._train, self._test = _hold(stream, train, layers), _hold(stream, test, layers)
 
-    def fit(self, layer: str, labels: Tensor, probes: Sequence[str]) -> dict[str, Outcome]:
-        """Fit the probes with one set of training labels."""
-        rows = self._features["train"][layer]
-        labels = labels.to(rows.device)
-        found: dict[str, Outcome] = {}
-        for name in probes:
-            probe, subspaces = PROBES[name](), found.get("masc")
-            if reason := _no_room(name, probe, len(rows), rows.shape[1], self._classes, self._room):
-                found[name] = reason
-            elif isinstance(probe, VeLPIC) and isinstance(subspaces, MASC):
-                found[name] = _velpic_of(probe, subspaces, rows, labels)
-            else:
-                found[name] = _attempt(partial(probe.fit, rows, labels))
-        return found
+    def fit(self, layer: str, label_sets: LabelSets, probes: Sequence[str]) -> dict[Key, Outcome]:
+        """Fit each probe with each set of training labels."""
+        return fit_layer(self._train[layer], label_sets, probes, classes=self._classes, room=self._room)
 
-    def blocks(self, layer: str, split: str) -> Iterator[tuple[slice, Tensor]]:
-        """All rows at once."""
-        rows = self._features[split][layer]
-        yield slice(0, len(rows)), rows
-
-    def close(self) -> None:
-        """Forget the features."""
-        self._features = {}
-
-
-def _velpic_of(probe: VeLPIC, subspaces: MASC, rows: Tensor, labels: Tensor) -> Probe:
-    """VeLPIC's vectors are the first directions of MASC's subspaces: no second eigenproblem."""
-    names, index, counts = labels.unique(return_inverse=True, return_counts=True)
-    return probe.fit_bases(subspaces.bases_, class_means(rows, index, counts), counts, names)
+    def fit_and_answer(
+        self, layer: str, label_sets: LabelSets, probes: Sequence[str]
+    ) -> tuple[dict[Key, Outcome], dict[str, Answers]]:
+        """The same, and what the probes predict for the samples of each split."""
+        rows = self._train[layer]
+        found, said = fit_and_answer(rows, label_sets, probes, classes=self._classes, room=self._room)
+        return found, {"test": answer_layer(found, self._test[layer]), "train": said}
 
 
 def _hold(stream: Stream, samples: Samples, layers: Sequence[str]) -> dict[str, Tensor]:
@@ -125,7 +88,7 @@ def _hold(stream: Stream, samples: Samples, layers: Sequence[str]) -> dict[str, 
 
 
 class Moving:
-    """One layer that does not fit: moments or files of it, and the model run again for scores."""
+    """One layer that does not fit: moments or files of it, and the model run again for answers."""
 
     def __init__(
         self,
@@ -137,79 +100,78 @@ class Moving:
         classes: int,
         room: int,
     ) -> None:
-        self._room = room
-        self._stream, self._splits = stream, {"train": train, "test": test}
-        self._layer, self._route, self._classes = layer, route, classes
-        self._store: FeatureStore | None = None
+        self._stream, self._splits = stream, {"test": test, "train": train}
+        self._layer, self._route, self._classes, self._room = layer, route, classes, room
 
-    def fit(self, layer: str, labels: Tensor, probes: Sequence[str]) -> dict[str, Outcome]:
+    def fit(self, layer: str, label_sets: LabelSets, probes: Sequence[str]) -> dict[Key, Outcome]:
         """Fit the probes that this route allows; the others answer with a reason."""
-        return (self._from_moments if self._route == "moments" else self._from_store)(labels, probes)
+        if self._route == "moments":
+            found: dict[Key, Outcome] = {}
+            for moments in self._gathered(label_sets):
+                found |= fit_moments(moments, probes, room=self._room)
+            return found
+        store = FeatureStore(self._layer, self._splits["train"].y, self._classes)
+        try:
+            for batch in self._batches("train"):
+                store.write(batch.rows, batch.features[self._layer])
+            parts = {
+                fit: [store.rows(c, labels) for c in range(self._classes)]
+                for fit, labels in label_sets.items()
+            }
+            return fit_stored(parts, probes, thin=self._route == "randomised")
+        finally:
+            store.close()
 
-    def blocks(self, layer: str, split: str) -> Iterator[tuple[slice, Tensor]]:
-        """Run the model once more, batch by batch."""
-        for batch in self._stream(self._splits[split], [self._layer]):
-            yield batch.rows, batch.features[self._layer]
+    def fit_and_answer(
+        self, layer: str, label_sets: LabelSets, probes: Sequence[str]
+    ) -> tuple[dict[Key, Outcome], dict[str, Answers]]:
+        """The same, and what the probes predict, for which the model runs once more."""
+        found = self.fit(layer, label_sets, probes)
+        said: dict[str, Answers] = {}
+        for split in self._splits:
+            parts = [answer_layer(found, batch.features[self._layer]) for batch in self._batches(split)]
+            said[split] = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+        return found, said
 
-    def close(self) -> None:
-        """Remove the files."""
-        if self._store is not None:
-            self._store.__exit__(None, None, None)
-            self._store = None
+    def _batches(self, split: str) -> Iterator[Batch]:
+        return self._stream(self._splits[split], [self._layer])
 
-    def _from_moments(self, labels: Tensor, probes: Sequence[str]) -> dict[str, Outcome]:
-        moments = self._gather(labels)
-        found: dict[str, Outcome] = {}
-        for name in probes:
-            probe = PROBES[name]()
-            short = _no_room(name, probe, moments.count, moments.dim, self._classes, self._room)
-            if not isinstance(probe, MomentsProbe):
-                found[name] = _needs_rows(name)
-            else:
-                found[name] = short or _attempt(partial(probe.fit_moments, moments))
-        return found
+    def _gathered(self, label_sets: LabelSets) -> Iterator[dict[str, Moments]]:
+        """The moments of some sets of labels at a time: as many as there is room for, at least one."""
+        left = dict(label_sets)
+        while left:
+            seen: dict[str, MomentsAccumulator] = {}
+            for batch in self._batches("train"):
+                part = batch.features[self._layer]
+                seen = seen or self._accumulators(part, left)
+                for fit, own in seen.items():
+                    own.update(part, left[fit][batch.rows])
+            yield {fit: own.compute() for fit, own in seen.items()}
+            left = {fit: labels for fit, labels in left.items() if fit not in seen}
 
-    def _gather(self, labels: Tensor) -> Moments:
-        seen: MomentsAccumulator | None = None
-        for rows, part in self.blocks(self._layer, "train"):
-            where = f"layer {self._layer!r}"
-            seen = seen or MomentsAccumulator(part.shape[1], self._classes, device=part.device, where=where)
-            seen.update(part, labels[rows].to(part.device))
-        assert seen is not None  # a split is never empty
-        return seen.compute()
-
-    def _from_store(self, labels: Tensor, probes: Sequence[str]) -> dict[str, Outcome]:
-        store = self._stored()
-        parts = [store.rows(self._layer, c, labels=labels) for c in range(self._classes)]
-        found: dict[str, Outcome] = {}
-        for name in probes:
-            probe = PROBES[name]()
-            fits = isinstance(probe, MASC | VeLPIC | NearestMean)
-            found[name] = _attempt(partial(probe.fit_rows, parts)) if fits else _needs_rows(name)
-        return found
-
-    def _stored(self) -> FeatureStore:
-        """The training features on disk, written in the first pass."""
-        if self._store is None:
-            self._store = FeatureStore(self._splits["train"].y, self._classes).__enter__()
-            for rows, part in self.blocks(self._layer, "train"):
-                self._store.write(rows, {self._layer: part})
-        return self._store
-
-
-def _needs_rows(name: str) -> str:
-    return f"{name} needs the layer's features in memory; give more --memory or fewer --samples"
+    def _accumulators(self, part: Tensor, left: LabelSets) -> dict[str, MomentsAccumulator]:
+        dim, where = part.shape[1], f"layer {self._layer!r}"
+        device = "cpu" if part.device.type == "mps" else part.device  # mps has no float64
+        together = max(1, (self._room - 24 * dim**2) // (8 * self._classes * dim**2))
+        return {
+            fit: MomentsAccumulator(dim, self._classes, device=device, where=where)
+            for fit in list(left)[:together]
+        }
 
 
-def _no_room(name: str, probe: Probe, count: int, dim: int, classes: int, room: int) -> str:
-    """Why the probe cannot be fitted within `room` bytes; empty if it can."""
-    need = probe.fit_bytes(count, dim, classes) if isinstance(probe, LDA | QDA) else 0
-    if need <= room:
-        return ""
-    return (
-        f"{name} needs {show_size(need)} for the matrices of a layer of width {dim}, --memory leaves "
-        f"{show_size(room)}: give more, or leave {name} out"
-    )
+def source_for(
+    stream: Stream,
+    train: Samples,
+    test: Samples,
+    layers: Sequence[str],
+    route: Route | None,
+    classes: int,
+    room: int,
+) -> Source:
+    """What one pass of `plan_groups` asks for."""
+    if route is None:
+        return Held(stream, train, test, layers, classes, room)
+    return Moving(stream, train, test, layers[0], route.kind, classes, room)
 
 
 Passes = list[tuple[tuple[str, ...], Route | None]]
@@ -230,29 +192,39 @@ def plan_groups(
     A third of the budget is for features, the rest for what fitting them takes. The model, the samples and
     what Python and torch themselves take come on top.
     """
-    counts = train.y.bincount(minlength=classes).tolist()
+    sizes = {name: (len(train) + len(test)) * dim * 4 for name, dim in dims.items()}
+    counts = _largest_counts(train, classes)
     passes: Passes = []
     words: list[str] = []
     packed: list[str] = []
-    room = budget - room_for_fits(budget)
     for name, dim in dims.items():
-        size = (len(train) + len(test)) * dim * 4
-        if size > budget - room_for_fits(budget):
+        if sizes[name] > budget // 3:
             route = choose_route(counts, dim, budget, batch_size=batch_size)
             passes.append(((name,), route))
             words.append(f"{name}: {route.reason}")
             continue
-        if size > room:
+        if sum(sizes[one] for one in packed) + sizes[name] > budget // 3:
             passes.append((tuple(packed), None))
-            packed, room = [], budget - room_for_fits(budget)
+            packed = []
         packed.append(name)
-        room -= size
     if packed:
         passes.append((tuple(packed), None))
-    held = [name for layers, route in passes if route is None for name in layers]
-    if held:
-        total = sum((len(train) + len(test)) * dims[name] * 4 for name in held)
-        count = sum(route is None for _, route in passes)
-        often = "one pass" if count == 1 else f"{count} passes"
-        words.insert(0, f"{', '.join(held)}: {show_size(total)} of features held in memory, in {often}")
-    return passes, words
+    return passes, [*_held_words(passes, sizes), *words]
+
+
+def _largest_counts(train: Samples, classes: int) -> list[int]:
+    """Samples of each class by the given labels or, where those are more, by the true ones."""
+    given = train.y.bincount(minlength=classes)
+    if train.true is None:
+        return given.tolist()
+    return torch.maximum(given, train.true.bincount(minlength=classes)).tolist()
+
+
+def _held_words(passes: Passes, sizes: Mapping[str, int]) -> list[str]:
+    held = [layers for layers, route in passes if route is None]
+    if not held:
+        return []
+    names = [name for layers in held for name in layers]
+    often = "one pass" if len(held) == 1 else f"{len(held)} passes"
+    total = show_size(sum(sizes[name] for name in names))
+    return [f"{', '.join(names)}: {total} of features held in memory, in {often}"]

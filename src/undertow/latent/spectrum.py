@@ -4,6 +4,7 @@
     found.values, found.vectors                  # (K,) falling, (M, K) orthonormal
     found = eigenvectors(moment, count=1)        # or a number of them
     eigenvectors_of_each(moments, share=0.99)    # moments (B, M, M)
+    eigenvectors_of_rows(rows, share=0.99)       # of X^T X, from rows X that are read in blocks
 
 The count K is the smallest whose cumulative share exceeds `share`, and at most the rank: rounding
 noise of zero eigenvalues never enters.
@@ -27,10 +28,16 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from undertow.errors import BadData
-from undertow.latent.krylov import Found, Krylov, Wanted
+from undertow.features.budget import DIRECTIONS
+from undertow.features.products import resolution
+from undertow.features.wide import Rows
+from undertow.latent.krylov import Found, Krylov, Matrices, RowProducts, Wanted
 
 WHOLE = 256
 """Up to this size the whole decomposition is as fast as the Krylov space."""
+
+PASS = 32
+"""Vectors that are multiplied in one pass over stored rows: more make fewer passes and a larger space."""
 
 
 class Eigen(NamedTuple):
@@ -64,7 +71,7 @@ def eigenvectors_of_each(
     if not torch.isfinite(totals).all():
         raise BadData("eigenvectors: wanted finite second moments, got NaN or infinity in them.")
     rounding = torch.finfo(moments.dtype).eps if rounding is None else rounding
-    wanted = Wanted(share, count or 1, max(8 * rounding, size * torch.finfo(torch.float64).eps))
+    wanted = _wanted(share, count, size, rounding)
     filled = (totals > 0).nonzero()[:, 0]
     some = moments if len(filled) == len(moments) else moments[filled]
     traces = totals[filled].to(moments.dtype)
@@ -78,11 +85,28 @@ def eigenvectors_of_each(
     return answers
 
 
+def eigenvectors_of_rows(rows: Rows, *, share: float | None = None, count: int | None = None) -> Eigen | None:
+    """Of X^T X (D, D), which is never built, for rows X (n, D) that are read in blocks.
+
+    Memory is that of some `DIRECTIONS` vectors; None where the wanted eigenvectors need more than that.
+    """
+    products = RowProducts(rows)
+    if not products.trace:
+        return Eigen(torch.zeros(0), torch.zeros(rows.shape[1], 0), 0.0)
+    wanted = _wanted(share, count, rows.shape[1], resolution(products.dtype))
+    found = Krylov(products, wanted, block=PASS, most=DIRECTIONS).solve()[0]
+    return found and Eigen(found[0] * products.trace, found[1].T, products.trace)
+
+
+def _wanted(share: float | None, count: int | None, size: int, rounding: float) -> Wanted:
+    return Wanted(share, count or 1, max(8 * rounding, size * torch.finfo(torch.float64).eps))
+
+
 def _partial(moments: Tensor, traces: Tensor, wanted: Wanted) -> list[Found | None]:
     alone = len(moments) == 1
     if alone or wanted.share is not None:
         try:
-            return Krylov(moments / traces[:, None, None], wanted).solve()
+            return Krylov(Matrices(moments / traces[:, None, None]), wanted).solve()
         except LinAlgError:
             if alone:
                 return [None]

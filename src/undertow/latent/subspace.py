@@ -19,10 +19,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from undertow.errors import BadData
+from undertow.features.budget import DIRECTIONS
 from undertow.features.products import product_dtype, resolution
-from undertow.features.wide import Rows, gram, project
+from undertow.features.wide import Rows, gram, moment_of, project
 from undertow.latent.arrays import scaled
-from undertow.latent.spectrum import Eigen, eigenvectors, eigenvectors_of_each
+from undertow.latent.spectrum import Eigen, eigenvectors, eigenvectors_of_each, eigenvectors_of_rows
 from undertow.latent.threads import SHORT, in_groups, side_by_side
 
 PANEL = 128
@@ -69,6 +71,20 @@ def of_classes(
     return [one for found in side_by_side(solve, groups, rows.device) for one in found]
 
 
+def of_kernel(
+    rows: Tensor, kernel: Tensor, at: Tensor, *, share: float | None = None, count: int | None = None
+) -> tuple[Subspace, Tensor]:
+    """Of the rows `at` (n,) of a matrix (N, D) with inner products `kernel` (N, N).
+
+    Also the squared lengths (N,) of all rows within the subspace, which need no column of them.
+    """
+    near = kernel.index_select(0, at)
+    found = eigenvectors(near.index_select(1, at), share=share, count=count)
+    weights = (found.vectors / found.values.sqrt()).T
+    basis = orthonormal((weights @ rows.index_select(0, at)).T)
+    return Subspace(basis, _share(found)), (weights @ near).square_().sum(0)
+
+
 def of_moment(
     moment: Tensor, *, share: float | None = None, count: int | None = None, rounding: float | None = None
 ) -> Subspace:
@@ -83,8 +99,23 @@ def of_moment(
     return Subspace(found.vectors.double(), _share(found))
 
 
-def of_stored(rows: Rows, *, share: float | None = None, count: int | None = None) -> Subspace:
-    """Of rows that are read in blocks, by their Gram matrix (n, n); a float64 basis."""
+def of_stored(
+    rows: Rows, *, thin: bool = False, share: float | None = None, count: int | None = None
+) -> Subspace:
+    """Of rows that are read in blocks, by their Gram matrix (n, n); a float64 basis.
+
+    `thin` for rows whose Gram matrix has no room: beyond `DIRECTIONS` rows only thin matrices are built.
+    """
+    if thin and min(rows.shape) > DIRECTIONS:
+        found = eigenvectors_of_rows(rows, share=share, count=count)
+        if found is None:
+            raise BadData(
+                f"A class of {rows.shape[0]} rows needs more than a space of {DIRECTIONS} directions, and there is no "
+                "room for the matrix of their inner products. Give more --memory or fewer --samples."
+            )
+        return Subspace(orthonormal(found.vectors.double()), _share(found))
+    if thin and rows.shape[1] < rows.shape[0]:
+        return of_moment(moment_of(rows), share=share, count=count, rounding=resolution(torch.float32))
     inner = gram(rows)
     total = float(inner.diagonal().sum())
     if total == 0:

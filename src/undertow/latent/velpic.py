@@ -50,13 +50,13 @@ class VeLPIC(MomentsProbe):
     def __init__(self, sign: str = "own") -> None:
         self.sign = sign
 
-    def fit_rows(self, rows: Sequence[Rows], classes: Sequence[Any] | Array | None = None) -> Self:
+    def fit_rows(
+        self, rows: Sequence[Rows], classes: Sequence[Any] | Array | None = None, *, thin: bool = False
+    ) -> Self:
         """Learn from rows that are read in blocks, one item per class, as `MASC.fit_rows`."""
         with as_written(rows[0].device):
-            bases = [of_stored(part, count=1).basis for part in rows]
-        means = torch.stack(
-            [mean_of(part) if part.shape[0] else bases[0].new_zeros(part.shape[1]) for part in rows]
-        )
+            bases = [of_stored(part, thin=thin, count=1).basis for part in rows]
+        means = torch.stack([mean_of(part) for part in rows])
         return self.fit_bases(bases, means, torch.tensor([part.shape[0] for part in rows]), classes)
 
     def fit_bases(

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
 from undertow.errors import BadValue, unknown
 from undertow.features.layers import INPUT, unwrap
-from undertow.features.tap import ConvRule, Inputs, TokenRule
+from undertow.features.tap import Inputs
 from undertow.repairing.calibrate import Calibration
 from undertow.repairing.export import save_repaired
 from undertow.repairing.gate import Judgement
 from undertow.repairing.head_edit import HeadEdit
-from undertow.sizes import parse_size
+from undertow.session.settings import SessionConfig
 
 BEST = "best"
 HEADS = ("velpic", "masc", "logistic")
@@ -29,8 +29,10 @@ HEADS = ("velpic", "masc", "logistic")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepairConfig:
+class RepairConfig(SessionConfig):
     """What is repaired, how, and what evidence is asked for."""
+
+    verb: ClassVar[str] = "repair"
 
     layer: str | None = None
     """None for the model's own head; a layer to graft a head on; "best" for the layer with the best evidence."""
@@ -38,44 +40,27 @@ class RepairConfig:
     """velpic, masc or logistic."""
     gate: bool = True
     """Whether held-out evidence decides; if not, the repair is made in any case."""
-    validation_noise: float | None = 0.0
-    """The share of validation labels drawn at random; 0 if they are clean, None if nobody knows."""
+    test_noise: float | None = 0.0
+    """The share of held-out labels drawn at random; 0 if they are clean, None if nobody knows."""
     least: float = 0.0
     """The gain of accuracy that the lower end of the interval must exceed."""
     confidence: float = 0.95
     """Of that interval."""
     calibrate: bool = True
     """Whether the new head's scores are put on a scale that the softmax can use; no answer changes by it."""
-    scaling: str | None = None
-    """How samples become inputs (half, unit, ...); a run's or a DataSet's own; else they are fed as they are."""
-    conv: ConvRule = "flatten"
-    """Convolutional maps of a grafted layer: flatten, mean or max over places."""
-    tokens: TokenRule = "mean"
-    """Token outputs of a grafted layer: mean, first, last or flatten."""
-    memory: str = "2GB"
-    """How much memory features may take."""
-    batch_size: int = 512
-    """Samples per forward pass."""
-    seed: int = 0
-    """Of the bootstrap, and of the halves that "best" is chosen and judged on."""
-
-    device: str | None = None
-    """Where a run's model is put; a model that is given stays where it is."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.probe not in HEADS:
             raise unknown("probe that can be a head", self.probe, HEADS)
         if self.layer == INPUT:
             raise BadValue(
                 "repair(layer=...)", "a layer of the model", INPUT, "A head on pixels repairs no model."
             )
-        if self.validation_noise is not None and not 0 <= self.validation_noise <= 1:
-            raise BadValue(
-                "validation_noise", "a share from 0 to 1, or None if unknown", self.validation_noise
-            )
+        if self.test_noise is not None and not 0 <= self.test_noise <= 1:
+            raise BadValue("test_noise", "a share from 0 to 1, or None if unknown", self.test_noise)
         if not 0 < self.confidence < 1:
             raise BadValue("confidence", "a share between 0 and 1", self.confidence, "For 95 % write 0.95.")
-        parse_size(self.memory)
 
 
 @dataclass(eq=False, repr=False)

@@ -1,6 +1,6 @@
 """Repairing a classifier with what its layers still know, where held-out samples say that it is worth it.
 
-    fixed = repair(model, train=(x, y), validation=(x2, y2))    # VeLPIC into the last linear layer
+    fixed = repair(model, train=(x, y), test=(x2, y2))    # VeLPIC into the last linear layer
     fixed = repair(run)                                         # undertow's own runs know their data
     fixed = repair(run, layer="layer2", probe="masc")           # a shorter model with a head on layer2
     fixed = repair(run, layer="best")                           # the layer that half of the evidence likes best
@@ -9,13 +9,14 @@
 
 The probe learns from the training samples with the labels that the model was trained on: no clean label is
 needed for that. Whether to take it is another question, and training samples cannot answer it: the model
-has learned their labels by heart. So validation samples are wanted, clean or noisy (`validation_noise`);
+has learned their labels by heart. So held-out samples are wanted, clean or noisy (`test_noise`);
 without them the answer is "cannot tell" and the model stays as it is, unless `gate=False`.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undertow.data.samples import DataSet
 from undertow.errors import BadData, BadValue
 from undertow.features.head import layer_called
 from undertow.features.layers import INPUT, resolve_layers, unwrap
@@ -33,24 +33,29 @@ from undertow.repairing.calibrate import Calibration, calibrate
 from undertow.repairing.gate import Judgement, judge
 from undertow.repairing.graft import Graft, fold_temperature, make_graft, single_layer
 from undertow.repairing.head_edit import HeadEdit, write_head
+from undertow.repairing.head_fits import TOO_WIDE, HeadFitAt, HeadFitGauge, OutputsGauge
 from undertow.repairing.outcome import BEST, Repair, RepairConfig
 from undertow.repairing.transfer import LINEAR, linear_parts, reader_with_head
-from undertow.session.reader import ENTERING, Reader, Split, check_labels, read_split, seen_before, take
-from undertow.training.prepare import find_device
+from undertow.session.reader import ENTERING, Reader
+from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
+from undertow.session.session import Session, session_of
+from undertow.session.splits import Split, check_labels, seen_before, take
 from undertow.training.run import Run
 from undertow.training.seeds import stream
 
+TRIED = 16
+"""Held-out samples on which a repaired model is run to see that it answers as its probe did."""
 NO_EVIDENCE = (
     "cannot tell: no sample here is one that the model was not trained on, and of the others it may have learned "
-    "the labels by heart. Give validation=..., clean or noisy, or gate=False to repair in any case"
+    "the labels by heart. Give test=..., clean or noisy, or gate=False to repair in any case"
 )
 
 
 def repair(
-    model: nn.Module | Run,
+    model: nn.Module | Run | Session,
     train: Any = None,
+    test: Any = None,
     *,
-    validation: Any = None,
     in_place: bool = False,
     checkpoint: int = -1,
     config: RepairConfig | None = None,
@@ -59,50 +64,68 @@ def repair(
     """Give a classifier a head that is a probe of its features, if held-out samples say that it helps.
 
     Args:
-        model: any classifier, or a run that undertow or a Recorder made.
+        model: any classifier, a run that undertow or a Recorder made, or a session of one.
         train: what it was trained on: (x, y), Samples, a DataSet or a torch Dataset; x may be a tensor or a dict
             or tuple of tensors. A run's own data when not given.
-        validation: samples that it was not trained on, likewise; the test split of a DataSet when not given.
+        test: samples that it was not trained on, likewise; the test split of a DataSet when not given.
         in_place: write into the model itself instead of a copy (its own head only).
         checkpoint: which checkpoint of a run; the last one when not given.
         config: how; or give its fields as `settings`.
         settings: fields of `RepairConfig`.
     """
-    chosen = config or RepairConfig(**settings)
-    facts, note = None, ""
-    if isinstance(model, Run):
-        facts, run, model = model.facts.model, model, model.model(checkpoint)
-        model = model if chosen.device is None else model.to(find_device(chosen.device))
-        train = run.data() if train is None else train
-        scaling = run.facts.data["scaling"] if run.facts.data else None
-        chosen = replace(chosen, scaling=chosen.scaling or scaling)
-    if isinstance(train, DataSet):
-        validation = train.test if validation is None else validation
-        chosen = replace(chosen, scaling=chosen.scaling or train.scaling)
-        train, note = train.train, train.note
-    if train is None:
-        raise BadValue("repair", "the samples that the model was trained on", None, "Give train=(x, y).")
-    held = None if validation is None else _held_out(validation, chosen)
-    work = _Work(model, read_split(train, "train"), held, chosen, in_place)
-    work.notes += [note] if note else []
-    return work.repaired(facts)
+    chosen = config or RepairConfig.of(**settings)
+    # Held-out labels count as true unless it is said that they are noisy.
+    chosen = replace(chosen, labels="clean" if chosen.test_noise == 0 else "noisy")
+    if isinstance(model, nn.Module):
+        if train is None:
+            raise BadValue("repair", "the samples that the model was trained on", None, "Give train=(x, y).")
+        return _Work(model, gather_samples(None, train, test, chosen), chosen, in_place).repaired(None)
+    session = session_of(model, train, test, chosen)
+    at = session.run.checkpoint(checkpoint).at
+    work = _Work(session.model(at), session.samples, chosen, in_place, _Shared(session, at))
+    return work.repaired(session.run.facts.model)
 
 
-def _held_out(validation: Any, config: RepairConfig) -> Split:
-    """Validation samples: with their true labels, unless it is said that the labels are noisy."""
-    source = validation.test if isinstance(validation, DataSet) else validation
-    return read_split(source, "validation", true=config.validation_noise == 0)
+class _Shared:
+    """What a session knows of a checkpoint, from passes that other verbs share."""
+
+    def __init__(self, session: Session, at: int) -> None:
+        self.session, self.at = session, at
+
+    def fits(self, layers: Sequence[str]) -> dict[str, HeadFitAt]:
+        """VeLPIC heads at these layers."""
+        gauges = {layer: HeadFitGauge(layer, self.at) for layer in layers}
+        self.session.visit([OutputsGauge(self.at), *gauges.values()], [self.at])
+        found = {layer: self.session.value(gauge, self.at) for layer, gauge in gauges.items()}
+        return {layer: fit for layer, fit in found.items() if fit is not None}
+
+    def before(self) -> Tensor | None:
+        """What the model answers on held-out samples (N, C)."""
+        found = self.session.value(OutputsGauge(self.at), self.at)
+        return None if found is None else torch.from_numpy(found.outputs)
+
+    def after(self, layer: str) -> Tensor | None:
+        """What a VeLPIC head on the layer answers on held-out samples (N, C)."""
+        found = self.session.value(HeadFitGauge(layer, self.at), self.at)
+        return None if found is None or found.scores is None else torch.from_numpy(found.scores)
 
 
 class _Work:
     """One repair in progress."""
 
     def __init__(
-        self, model: nn.Module, train: Split, held: Split | None, config: RepairConfig, in_place: bool
+        self,
+        model: nn.Module,
+        samples: SessionSamples,
+        config: RepairConfig,
+        in_place: bool,
+        shared: _Shared | None = None,
     ) -> None:
-        self.model, self.train, self.config, self.in_place = model, train, config, in_place
-        self.notes: list[str] = []
+        self.model, self.config, self.in_place = model, config, in_place
+        self.train, self.scaling = samples.split(TRAIN), samples.scaling
+        self.notes: list[str] = [samples.note] if samples.note else []
         self.into_head = config.layer is None and config.probe in LINEAR
+        self.shared = shared if config.probe == "velpic" and samples.test is not None else None
         if in_place and not self.into_head:
             raise BadValue(
                 "repair(in_place=True)", "a linear probe for the model's own head (layer=None)",
@@ -110,29 +133,32 @@ class _Work:
             )  # fmt: skip
         plain = Reader(
             model,
-            scaling=config.scaling,
+            scaling=self.scaling,
             batch_size=config.batch_size,
             conv=config.conv,
             tokens=config.tokens,
         )
-        self.few = plain.inputs(take(train.x, torch.arange(min(8, len(train.y)))))
-        plain.check_fit(train.x, "train")
+        self.few = plain.inputs(take(self.train.x, torch.arange(min(8, len(self.train.y)))))
+        plain.check_fit(self.train.x, TRAIN)
         self.reader = self._reader(plain)
         self.classes = self._count_classes()
-        check_labels(train, self.classes, "train", every_class=True)
-        if held is not None:
-            plain.check_fit(held.x, "validation")
-            check_labels(held, self.classes, "validation")
-        self.held = None if held is None else self._unseen(held)
+        check_labels(self.train, self.classes, TRAIN, every_class=True)
+        self.rows: Tensor | None = None  # numbers of the held-out samples that count
+        self.held: Split | None = None
+        if samples.test is not None:
+            plain.check_fit(samples.test.x, TEST)
+            check_labels(samples.test, self.classes, TEST)
+            self._keep_unseen(samples.test)
 
     def repaired(self, facts: dict[str, Any] | None) -> Repair:
         """Fit, build, judge and calibrate."""
-        layer, probe, held = self._choose()
-        before = None if held is None else self.reader.answers(held.x)
+        layer, probe, rows = self._choose()
+        held = None if self.held is None or rows is None else self.held.take(rows)
+        before = self._before(rows)
         self._compare_with_training()
         made, edit = self._build(layer, probe)
         try:
-            after = None if held is None else self._reader_of(made).answers(held.x)
+            after = self._after(made, layer, rows)
             judgement = self._judge(held, before, after)
             calibration = self._calibrate(held, before, after)
         except BaseException:
@@ -144,7 +170,7 @@ class _Work:
             self._put_back(edit)
         return Repair(
             made if judgement.accepted else self.model, judgement, self._name(layer), self.config.probe, calibration,
-            tuple(self.notes), self.model, edit, facts, self.config.scaling, self.few,
+            tuple(self.notes), self.model, edit, facts, self.scaling, self.few,
         )  # fmt: skip
 
     def _put_back(self, edit: HeadEdit | None) -> None:
@@ -173,17 +199,36 @@ class _Work:
             )  # fmt: skip
         return outputs.shape[1]
 
-    def _unseen(self, held: Split) -> Split | None:
+    def _keep_unseen(self, held: Split) -> None:
         """Held-out samples without those that are training samples too."""
         seen = seen_before(self.train.x, held.x)
-        if not bool(seen.any()):
-            return held
-        count = int(seen.sum())
-        self._note(f"{count} of {len(seen)} validation samples are training samples too and do not count.")
-        return None if bool(seen.all()) else held.take((~seen).nonzero()[:, 0])
+        if bool(seen.any()):
+            count = int(seen.sum())
+            self._note(f"{count} of {len(seen)} held-out samples are training samples too and do not count.")
+        if not bool(seen.all()):
+            self.held, self.rows = held, (~seen).nonzero()[:, 0]
 
-    def _choose(self) -> tuple[str, Probe, Split | None]:
-        """The layer, the probe fitted there, and the evidence that is left to judge it."""
+    def _before(self, rows: Tensor | None) -> Tensor | None:
+        """What the model answers on held-out samples."""
+        if self.held is None or rows is None:
+            return None
+        known = None if self.shared is None else self.shared.before()
+        return self.reader.answers(take(self.held.x, rows)) if known is None else known[rows]
+
+    def _after(self, made: nn.Module, layer: str, rows: Tensor | None) -> Tensor | None:
+        """What the repaired model answers on held-out samples; from the shared pass where it gives the same."""
+        if self.held is None or rows is None:
+            return None
+        known = None if self.shared is None else self.shared.after(layer)
+        if known is not None:
+            few = rows[:TRIED]
+            tried = self._reader_of(made).answers(take(self.held.x, few))
+            if torch.allclose(tried, known[few].to(tried.dtype), rtol=1e-3, atol=1e-4):
+                return known[rows]
+        return self._reader_of(made).answers(take(self.held.x, rows))
+
+    def _choose(self) -> tuple[str, Probe, Tensor | None]:
+        """The layer, the probe fitted there, and the held-out samples that are left to judge it."""
         config = self.config
         if config.layer == BEST:
             return self._best_layer()
@@ -191,19 +236,20 @@ class _Work:
         found = self._fit([layer])[layer]
         if isinstance(found, str):
             raise BadData(found)
-        return layer, found, self.held
+        return layer, found, self.rows
 
-    def _best_layer(self) -> tuple[str, Probe, Split]:
-        if self.held is None:
+    def _best_layer(self) -> tuple[str, Probe, Tensor]:
+        if self.rows is None:
             raise BadValue(
                 "repair(layer='best')",
-                "validation samples to choose by",
+                "held-out samples to choose by",
                 "none",
-                "Give them, or name a layer.",
+                "Give test=..., or name a layer.",
             )
-        order = torch.randperm(len(self.held.y), generator=stream(self.config.seed, "halves of the evidence"))
+        random = stream(self.config.seed, "halves of the evidence")
+        order = self.rows[torch.randperm(len(self.rows), generator=random)]
         half = (len(order) + 1) // 2
-        choosing, judging = self.held.take(order[:half]), self.held.take(order[half:])
+        choosing, judging = order[:half], order[half:]
         layers = [name for name in resolve_layers(self.model, "auto") if name != INPUT]
         found = self._fit(layers)
         fitted = {name: one for name, one in found.items() if not isinstance(one, str)}
@@ -215,20 +261,36 @@ class _Work:
         best = max(scores, key=lambda name: scores[name])
         listed = ", ".join(f"{name} {100 * share:.1f} %" for name, share in scores.items())
         self._note(
-            f"{best!r} chosen on {len(choosing.y)} of the validation samples ({listed}), judged on the others."
+            f"{best!r} chosen on {len(choosing)} of the held-out samples ({listed}), judged on the others."
         )
         return best, fitted[best], judging
 
-    def _scores(self, fitted: dict[str, Probe], split: Split) -> dict[str, float]:
+    def _scores(self, fitted: dict[str, Probe], rows: Tensor) -> dict[str, float]:
+        assert self.held is not None
+        known = {name: None if self.shared is None else self.shared.after(name) for name in fitted}
+        labels = self.held.y[rows]
+        if all(one is not None for one in known.values()):
+            return {
+                name: float((one[rows].argmax(1) == labels).double().mean())
+                for name, one in known.items()
+                if one is not None
+            }
         hits = dict.fromkeys(fitted, 0)
-        for batch in self.reader.stream(split.x, list(fitted)):
+        for batch in self.reader.stream(take(self.held.x, rows), list(fitted)):
             for name, probe in fitted.items():
                 said = torch.as_tensor(probe.predict(batch.features[name])).cpu()
-                hits[name] += int((said == split.y[batch.rows]).sum())
-        return {name: count / len(split.y) for name, count in hits.items()}
+                hits[name] += int((said == labels[batch.rows]).sum())
+        return {name: count / len(labels) for name, count in hits.items()}
 
     def _fit(self, layers: list[str]) -> dict[str, Probe | str]:
         config = self.config
+        if self.shared is not None:
+            fits = self.shared.fits(layers)
+            known: dict[str, Probe | str] = {
+                name: fit.reason or fit.probe() for name, fit in fits.items() if fit.reason != TOO_WIDE
+            }
+            if len(known) == len(layers):
+                return known
         return fit_probes(self.reader, self.train, self.classes, layers, config.probe, config.memory)
 
     def _build(self, layer: str, probe: Probe) -> tuple[nn.Module, HeadEdit | None]:
@@ -258,7 +320,7 @@ class _Work:
             found = Judgement("cannot tell", NO_EVIDENCE)
         else:
             found = judge(
-                before.argmax(1), after.argmax(1), held.y, classes=self.classes, noise=config.validation_noise,
+                before.argmax(1), after.argmax(1), held.y, classes=self.classes, noise=config.test_noise,
                 least=config.least, confidence=config.confidence, seed=config.seed,
             )  # fmt: skip
         if not config.gate:
@@ -270,7 +332,7 @@ class _Work:
     def _calibrate(
         self, held: Split | None, before: Tensor | None, after: Tensor | None
     ) -> Calibration | None:
-        noise = self.config.validation_noise
+        noise = self.config.test_noise
         if held is None or before is None or after is None or len(held.y) < 2:
             self._note("No held-out samples: the scores of the new head are not calibrated.")
             return None

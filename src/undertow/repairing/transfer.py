@@ -24,7 +24,8 @@ from undertow.latent.logistic import LogisticProbe
 from undertow.latent.probe import Probe
 from undertow.latent.velpic import VeLPIC
 from undertow.repairing.head_edit import HeadEdit, write_head
-from undertow.session.reader import ENTERING, Reader, Split, check_labels, read_split, take
+from undertow.session.reader import ENTERING, Reader
+from undertow.session.splits import Split, check_labels, read_split, take
 
 LINEAR = ("velpic", "logistic")
 """Probes that a linear layer can hold."""

@@ -3,7 +3,7 @@
     found = neural_collapse(features, labels, weights=head.weight, predictions=logits.argmax(1))
     found.nc1, found.nc1_stabilised, found.trace_within
     found.nc2_equinorm, found.nc2_equiangle, found.nc2_etf, found.nc3, found.nc4
-    neural_collapse_from_moments(moments)        # all but nc4, which needs the samples; also of `Pooled`
+    NeuralCollapse(classes=10)                   # batch by batch (streaming.py): all but nc4, which needs the samples
 
 With class means mu_c and their plain mean mu (each class counts the same, however large):
     Sigma_W = sum_c E_c[(x - mu_c)(x - mu_c)^T]           the paper's eq. 33, a sum over the classes
@@ -23,22 +23,21 @@ inverted: the means' singular vectors v_k and v_k^T Sigma_W v_k are enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from undertow.errors import BadData
-from undertow.features.moments import Moments, check_labels
-from undertow.richness.pooled import Pooled
+from undertow.features.moments import check_labels
 from undertow.richness.rows import TOLERANCE, Array, as_tensor, class_numbers, float_rows, same_count
 
 STABILISER = 1e-4
 """What the paper adds to the eigenvalues of Sigma_b for its tables."""
 
-BLOCK = 2048
+BLOCK = 256
 """Rows that are made float64 at once."""
 
 
@@ -59,13 +58,29 @@ class Collapse:
     note: str = ""  # why a measure has no value, and what else to know
 
 
-class _Classes(NamedTuple):
-    """What the measures need of the features."""
+class ClassMeans(NamedTuple):
+    """Counts (C,) and means (C, P) of the classes, and how the means spread around their centre."""
 
-    counts: Tensor  # (C,)
-    means: Tensor  # (C, P) float64
-    trace_within: float
-    along: Callable[[Tensor], Tensor]  # directions (K, P) -> (K,) values of v^T Sigma_W v
+    counts: Tensor
+    means: Tensor
+    off: Tensor  # (C, P), around the plain mean of the means: shares * sizes @ directions
+    shares: Tensor  # (C, K) orthonormal columns
+    sizes: Tensor  # (K,) singular values, falling
+    directions: Tensor  # (K, P) orthonormal rows
+
+    @classmethod
+    def of(cls, counts: Tensor, means: Tensor) -> ClassMeans:
+        """Refuses classes that have no spread to compare."""
+        check_counts(counts)
+        off = means - means.mean(0)
+        return cls(counts, means, off, *torch.linalg.svd(off, full_matrices=False))
+
+
+class Within(NamedTuple):
+    """The spread within the classes."""
+
+    trace: float  # of Sigma_W
+    along: Tensor  # (K,) values of v^T Sigma_W v in the directions of the means
 
 
 def neural_collapse(
@@ -89,85 +104,75 @@ def neural_collapse(
     classes = classes or int(numbers.max()) + 1
     check_labels(numbers, len(rows), classes, "neural_collapse")
     counts = numbers.bincount(minlength=classes)
-    _check_counts(counts)
-    means = torch.zeros(classes, rows.shape[1], dtype=torch.float64, device=rows.device)
+    check_counts(counts)
+    of = ClassMeans.of(counts, _class_means(rows, numbers, counts))
+    within, nearest = _spread(rows, numbers, of)
+    found = collapse_of(of, within, weights)
+    if predictions is None:
+        return found
+    same_count("neural_collapse", rows, answers := as_tensor(predictions))
+    answers = answers.argmax(1) if answers.ndim == 2 else answers
+    answers = class_numbers(answers, "neural_collapse, predictions").to(rows.device)
+    return replace(found, nc4=float((nearest == answers).double().mean()))
+
+
+def _class_means(rows: Tensor, numbers: Tensor, counts: Tensor) -> Tensor:
+    """(C, P) float64."""
+    sums = torch.zeros(len(counts), rows.shape[1], dtype=torch.float64, device=rows.device)
     for part, own in zip(rows.split(BLOCK), numbers.split(BLOCK), strict=True):
-        means.index_add_(0, own, part.double())
-    means /= counts[:, None]
-
-    def along(directions: Tensor) -> Tensor:
-        total = directions.new_zeros(len(directions))
-        for part, own in zip(rows.split(BLOCK), numbers.split(BLOCK), strict=True):
-            # Roots of whole numbers alone would be float32.
-            off = (part.double() - means[own]) / counts[own, None].double().sqrt()
-            total += (off @ directions.T).square().sum(0)
-        return total
-
-    trace = _trace_within(rows, numbers, means, counts)
-    found = _collapse(_Classes(counts, means, trace, along), weights)
-    return found if predictions is None else _with_nearest(found, rows, means, as_tensor(predictions))
+        sums += functional.one_hot(own, len(counts)).double().T @ part.double()
+    return sums / counts[:, None]
 
 
-def neural_collapse_from_moments(moments: Moments | Pooled, weights: Array | None = None) -> Collapse:
-    """The same numbers from gathered moments; `nc4` needs the samples and is left out."""
-    _check_counts(moments.counts)
-    pooled = isinstance(moments, Pooled)
-    within = moments.within() if pooled else moments.within(balanced=True) * moments.classes
-
-    def along(directions: Tensor) -> Tensor:
-        return ((directions @ within) * directions).sum(1)
-
-    found = _collapse(_Classes(moments.counts, moments.means, float(within.trace()), along), weights)
-    shares = "" if not pooled or moments.exact else _OTHER_SHARES
-    return replace(found, note=_joined(found.note, shares, "nc4 needs the samples, not their moments"))
-
-
-_OTHER_SHARES = (
-    "classes came in other shares than told, by default equal ones: in nc1 and trace_within one that came oftener "
-    "counts more (give `sizes`)"
-)
+def _spread(rows: Tensor, numbers: Tensor, of: ClassMeans) -> tuple[Within, Tensor]:
+    """The spread within, and the nearest mean of each row (N,), from one pass."""
+    products = of.off @ of.off.T  # (C, C)
+    trace, along, nearest = 0.0, torch.zeros_like(of.sizes), list[Tensor]()
+    for part, own in zip(rows.split(BLOCK), numbers.split(BLOCK), strict=True):
+        off, counts = part.double() - of.means[own], of.counts[own].double()
+        trace += float(torch.linalg.vecdot(off, off) @ (1 / counts))
+        told = off @ of.directions.T  # (N, K)
+        along += (1 / counts) @ told.square()
+        # Half the squared distance, but for what all means share. Rows lie around their own mean and means around
+        # their centre: products of rows as they come would lose means that lie close together.
+        shared = (told * of.sizes) @ of.shares.T + products[own]
+        nearest.append((products.diagonal() / 2 - shared).argmin(1))
+    return Within(trace, along), torch.cat(nearest)
 
 
-def _collapse(of: _Classes, weights: Array | None) -> Collapse:
-    off = of.means - of.means.mean(0)  # (C, P)
-    plain, stabilised = _nc1(of, off)
-    angle, angle_note = _equiangle(off)
-    duality, duality_note = _self_duality(off, weights)
-    norms = off.norm(dim=1)
+def collapse_of(of: ClassMeans, within: Within, weights: Array | None) -> Collapse:
+    """The measures of the classes' means and the spread within; all but `nc4`."""
+    plain, stabilised = _nc1(of, within)
+    angle, angle_note = _equiangle(of.off)
+    duality, duality_note = _self_duality(of.off, weights)
+    norms = of.off.norm(dim=1)
     return Collapse(
         nc1=plain,
         nc1_stabilised=stabilised,
-        trace_within=of.trace_within,
+        trace_within=within.trace,
         nc2_equinorm=float(norms.std(correction=0) / norms.mean()),
         nc2_equiangle=angle,
-        nc2_etf=_etf_distance(off),
+        nc2_etf=_etf_distance(of.off),
         nc3=duality,
         nc4=None,
         count=int(of.counts.sum()),
-        classes=len(off),
-        note=_joined(_size_note(of), angle_note, duality_note),
+        classes=len(of.off),
+        note=joined(_size_note(of), angle_note, duality_note),
     )
 
 
-def _nc1(of: _Classes, off: Tensor) -> tuple[float, float]:
+def _nc1(of: ClassMeans, within: Within) -> tuple[float, float]:
     """tr(Sigma_b^+ Sigma_W) without and with the stabiliser; refuses means that coincide."""
-    _, sizes, directions = torch.linalg.svd(off, full_matrices=False)
-    if float(sizes[0]) <= 1e-12 * (float(of.means.norm()) + of.trace_within**0.5):
+    (trace, along), sizes = within, of.sizes
+    if float(sizes[0]) <= 1e-12 * (float(of.means.norm()) + trace**0.5):
         raise BadData(
             "neural_collapse: wanted class means that differ, got means that coincide: there is no spread "
             "between classes to compare with. Is the layer dead, or do the labels belong to other samples?"
         )
-    within, between = of.along(directions), sizes.square() / len(off)
-    kept = sizes > TOLERANCE * sizes[0]
-    rest = max(of.trace_within - float(within.sum()), 0.0)  # below 0 by rounding only
-    stabilised = float((within / (between + STABILISER)).sum()) + rest / STABILISER
-    return float((within[kept] / between[kept]).sum()), stabilised
-
-
-def _trace_within(rows: Tensor, numbers: Tensor, means: Tensor, counts: Tensor) -> float:
-    parts = zip(rows.split(BLOCK), numbers.split(BLOCK), strict=True)
-    sums = [((part.double() - means[own]).square().sum(1) / counts[own]).sum() for part, own in parts]
-    return float(torch.stack(sums).sum())
+    between, kept = sizes.square() / len(of.off), sizes > TOLERANCE * sizes[0]
+    rest = max(trace - float(along.sum()), 0.0)  # below 0 by rounding only
+    stabilised = float((along / (between + STABILISER)).sum()) + rest / STABILISER
+    return float((along[kept] / between[kept]).sum()), stabilised
 
 
 def _equiangle(off: Tensor) -> tuple[float | None, str]:
@@ -200,17 +205,8 @@ def _self_duality(off: Tensor, weights: Array | None) -> tuple[float | None, str
     return float((rows / sizes - off / norms).norm(dim=1).mean()), ""
 
 
-def _with_nearest(found: Collapse, rows: Tensor, means: Tensor, predictions: Tensor) -> Collapse:
-    same_count("neural_collapse", rows, predictions)
-    answers = predictions.argmax(1) if predictions.ndim == 2 else predictions
-    answers = class_numbers(answers, "neural_collapse, predictions").to(rows.device)
-    # Exact distances: the shortcut through products loses means that lie close together.
-    exact = "donot_use_mm_for_euclid_dist"
-    nearest = [torch.cdist(part.double(), means, compute_mode=exact).argmin(1) for part in rows.split(BLOCK)]
-    return replace(found, nc4=float((torch.cat(nearest) == answers).double().mean()))
-
-
-def _check_counts(counts: Tensor) -> None:
+def check_counts(counts: Tensor) -> None:
+    """Refuse classes that have no spread to compare."""
     if len(counts) < 2:
         raise BadData(
             "neural_collapse: wanted two classes or more, got one: there is nothing to set it apart from."
@@ -227,13 +223,14 @@ def _check_counts(counts: Tensor) -> None:
         )
 
 
-def _size_note(of: _Classes) -> str:
+def _size_note(of: ClassMeans) -> str:
     single, (classes, dim) = int((of.counts < 2).sum()), of.means.shape
-    return _joined(
+    return joined(
         f"{single} classes have one sample and no spread" if single else "",
         f"{dim} features cannot hold the simplex of {classes} classes" if dim < classes - 1 else "",
     )
 
 
-def _joined(*parts: str) -> str:
+def joined(*parts: str) -> str:
+    """Notes as one."""
     return "; ".join(filter(None, parts))

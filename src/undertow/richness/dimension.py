@@ -3,7 +3,6 @@
     effective_dimension(features)                       # exp(entropy of the eigenvalue shares), eq. 8
     effective_dimension(features, leave_first=True)     # 1 + the same without the first eigenvalue, eq. 9
     effective_dimension(eigenvalues)                    # (P,) instead of (N, P)
-    effective_dimension_from_moments(moments)
 
 Eigenvalues are those of the second moment, not centred: the first is then usually the constant function,
 much larger than the rest, which `leave_first` counts as one dimension and no more. For C collapsed classes
@@ -16,8 +15,8 @@ import torch
 from torch import Tensor
 
 from undertow.errors import BadData
-from undertow.features.moments import Moments
-from undertow.richness.rows import Array, as_tensor, float_rows, narrowed
+from undertow.richness.kernel import Kernel
+from undertow.richness.rows import Array, as_tensor, float_rows
 
 
 def effective_dimension(values: Array, leave_first: bool = False) -> float:
@@ -29,21 +28,13 @@ def effective_dimension(values: Array, leave_first: bool = False) -> float:
     """
     found = as_tensor(values)
     if found.ndim == 1:
-        return _dimension(_checked(found), leave_first)
-    rows = narrowed(float_rows(found, "effective_dimension, features"))
-    return _dimension(torch.linalg.eigvalsh(rows.T @ rows), leave_first)
+        return dimension_of(_checked(found), leave_first)
+    rows = float_rows(found, "effective_dimension, features")
+    return dimension_of(Kernel.of(rows).eigenvalues(), leave_first)
 
 
-def effective_dimension_from_moments(moments: Moments, leave_first: bool = False) -> float:
-    """The same number from gathered moments, whatever their classes."""
-    total = moments.total()
-    return _dimension(
-        torch.linalg.eigvalsh(total.covariance + torch.outer(total.mean, total.mean)), leave_first
-    )
-
-
-def _dimension(values: Tensor, leave_first: bool) -> float:
-    """Of eigenvalues that are negative by rounding only."""
+def dimension_of(values: Tensor, leave_first: bool) -> float:
+    """`effective_dimension` of eigenvalues that are negative by rounding only."""
     values = values.sort(descending=True).values
     kept = values[values > len(values) * torch.finfo(torch.float64).eps * values[0]]
     if not float(values[0]) > 0 or len(kept) <= leave_first:

@@ -5,6 +5,7 @@
     seen.utilisation                 # (K,) the same for the learned functions
     seen.intensity                   # (K,) eigenvalues over the first
     seen.warnings                    # in words, for example too few test samples
+    feature_spectrum(..., positions=100)         # only the first: the same numbers for a fraction of the time
 
 From training samples: eigenvalues rho_k of the second moment of the features (not centred, so the first
 eigenfunction is mostly the constant) and eigenfunctions e_k(x) = Phi(x)^T u_k / sqrt(rho_k). They are
@@ -23,14 +24,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from undertow.errors import BadData
+from undertow.errors import BadData, BadValue
 from undertow.latent.spectrum import eigh
 from undertow.richness.rows import TOLERANCE, Array, as_tensor, float_rows, same_count
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Eigenvalues and what the eigenfunctions express; all (K,) float64, K the rank of the training features."""
+    """Eigenvalues and what the eigenfunctions express; all (K,) float64, K the rank or `positions`."""
 
     eigenvalues: Tensor  # falling
     quality: Tensor  # cumulative, of the target space
@@ -49,6 +50,8 @@ def feature_spectrum(
     test_targets: Array,
     test_outputs: Array,
     qr: bool = True,
+    *,
+    positions: int | None = None,
 ) -> Spectrum:
     """The spectrum view of features (N, P), evaluated on test samples (M, P).
 
@@ -58,7 +61,10 @@ def feature_spectrum(
         test_targets: target functions (M, C), or class numbers (M,), which become one-hot.
         test_outputs: the network's outputs (M, C).
         qr: orthonormalise the eigenfunctions on the test samples.
+        positions: how many eigenfunctions at most, from the largest eigenvalue on; None for all.
     """
+    if positions is not None and positions < 1:
+        raise BadValue("positions", "1 or more", positions)
     train = float_rows(train_features, "spectrum, train features").double()
     test = float_rows(test_features, "spectrum, test features").double().to(train.device)
     if train.shape[1] != test.shape[1]:
@@ -66,7 +72,7 @@ def feature_spectrum(
     targets, outputs = _functions(test_targets, "test targets"), _functions(test_outputs, "test outputs")
     for functions in (targets, outputs):
         same_count("spectrum", test, functions)
-    eigenvalues, vectors = _eigen(train)
+    eigenvalues, vectors = _eigen(train, positions)
     values = test @ vectors / eigenvalues.sqrt()  # (M, K) eigenfunctions at the test samples
     basis = ordered_basis(values) if qr else _unit(values)
     (quality, target_rank), (used, learned_rank) = (
@@ -104,17 +110,34 @@ def ordered_basis(columns: Tensor) -> Tensor:
     return basis
 
 
-def _eigen(train: Tensor) -> tuple[Tensor, Tensor]:
+def _eigen(train: Tensor, positions: int | None) -> tuple[Tensor, Tensor]:
     """Eigenvalues (K,) above rounding, falling, and their eigenvectors (P, K)."""
     if not float(train.norm()):
         raise BadData("spectrum: wanted training features, got zeros only. The layer is dead.")
-    if len(train) < train.shape[1]:  # the smaller side
+    count, wide = len(train), len(train) < train.shape[1]  # on the smaller side
+    if wide and positions is None:
         _, sizes, vectors = torch.linalg.svd(train, full_matrices=False)
-        values, vectors = sizes.square() / len(train), vectors.T
+        values, vectors = sizes.square() / count, vectors.T
     else:
-        values, vectors = (part.flip(-1) for part in eigh(train.T @ train / len(train)))
+        values, vectors = _largest((train @ train.T if wide else train.T @ train) / count, positions)
     kept = values > max(train.shape) * torch.finfo(torch.float64).eps * values[0]
-    return values[kept], vectors[:, kept]
+    values, vectors = values[kept][:positions], vectors[:, kept][:, :positions]
+    return values, vectors if len(vectors) == train.shape[1] else train.T @ vectors / (count * values).sqrt()
+
+
+def _largest(moment: Tensor, positions: int | None) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, falling, and eigenvectors of (P, P); a few of many without the rest."""
+    size = len(moment)
+    if positions is None or 2 * positions > size:
+        values, vectors = eigh(moment)
+    else:
+        from scipy.linalg import eigh as some  # torch has none that stops early
+
+        which = [size - positions, size - 1]
+        values, vectors = (
+            torch.from_numpy(part).to(moment) for part in some(moment.cpu(), subset_by_index=which)
+        )
+    return values.flip(0), vectors.flip(1)
 
 
 def _functions(given: Array, name: str) -> Tensor:

@@ -1,14 +1,16 @@
 """All measures of richness of a network, from one pass over the samples.
 
     found = measure_richness(model, x, y, prepare=scale)       # y is optional: for neural collapse
-    found.d_lr, found.effective_dimension, found.squared_parameter_norm
-    found.collapse.nc1
-    measure_richness(model, x, y, groups=20).intervals["d_lr"] # where it lies for many samples: .low, .high
+    found.d_lr.value, found.d_lr.low, found.d_lr.high          # a `HeadRichness`: see head_richness.py
+    found.nc1.value, found.effective_dimension.value
     measure_richness(model, x, layer="layer2").linear_view     # True: another layer than the last
 
 Features are what enters the last linear layer, outputs what leaves it. For any other layer features are its
 own output, flattened, set against the network's outputs: a linear view, because between that layer and the
-outputs lies more than one linear map. A measure without a value is None, and `notes` says why.
+outputs lies more than one linear map.
+
+Features are kept while they fit into half of the memory. Where they do not, their moments are gathered on the way:
+the same numbers, but no interval and no nc4, which need the samples.
 
 Tokens: where (N, L, P) enters the last layer each token is a row. Padding is no row: with an attention_mask (N, L)
 among dict inputs, tokens where it is 0 are left out, and labels are those of the tokens that stay, y[mask != 0].
@@ -19,9 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,37 +30,15 @@ from torch import Tensor, nn
 from undertow.errors import BadData, BadValue
 from undertow.features.head import Calls, as_rows, last_layer, layer_called, watch_layer
 from undertow.features.layers import INPUT, resolve_layers
+from undertow.features.moments import check_rows
 from undertow.features.stream import stream_features
 from undertow.features.tap import Inputs
-from undertow.richness.alignment import low_rank_from_moments
-from undertow.richness.collapse import Collapse, neural_collapse_from_moments
-from undertow.richness.dimension import effective_dimension_from_moments
-from undertow.richness.gathering import Gathered, Gatherer, Groups
-from undertow.richness.intervals import Interval, Scale, check_groups, interval_of
+from undertow.richness.head_richness import HeadRichness, collapse_measures, head_richness, kernel_richness
 from undertow.richness.rows import Array, class_numbers
-from undertow.richness.similarity import squared_parameter_norm
+from undertow.richness.streaming import DLR, NeuralCollapse
+from undertow.sizes import parse_size
 
-T = TypeVar("T")
 Pair = tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class Richness:
-    """How rich a network's features are; None where a measure has no value, with the reason in `notes`."""
-
-    layer: str
-    linear_view: bool  # whether the layer is another than the last
-    d_lr: float | None
-    rank: int | None  # dimension of the learned functions' span
-    effective_dimension: float | None
-    effective_dimension_rest: float | None  # eq. 9: the first (constant) direction counts as one
-    collapse: Collapse | None  # with labels only
-    squared_parameter_norm: float
-    count: int
-    dim: int
-    notes: tuple[str, ...]
-    intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
-    """By measure: d_lr, effective_dimension, effective_dimension_rest, nc1; empty unless asked for."""
 
 
 def measure_richness(
@@ -70,12 +49,11 @@ def measure_richness(
     layer: str | None = None,
     prepare: Callable[[Tensor], Tensor] | None = None,
     batch_size: int = 512,
-    groups: int | None = None,
-) -> Richness:
-    """D_LR, effective dimension, parameter norm and (with labels) neural collapse, from one pass.
+    memory: str | int = "2GB",
+) -> HeadRichness:
+    """All measures of `head_richness` but the initial alignment, from one pass.
 
-    The model runs in evaluation mode and is left as it was. Memory: one (P, P) matrix, with labels a second one
-    and the class means, and a batch; with groups that for each of them.
+    The model runs in evaluation mode and is left as it was.
 
     Args:
         model: any module (see `Tap`).
@@ -84,8 +62,7 @@ def measure_richness(
         layer: None for the last linear layer; any other is a linear view.
         prepare: see `stream_features`.
         batch_size: samples per forward pass.
-        groups: for 95 % intervals, how many groups of samples to leave out in turn: 20 is usual (see
-            `d_lr_interval`).
+        memory: how much features and their products may take.
     """
     head = last_layer(model)
     name = head if layer is None else _single(model, layer)
@@ -94,16 +71,63 @@ def measure_richness(
     if labels is not None and not len(labels):
         raise BadData("measure_richness: wanted labels, got none.")
     stream = _entering_head if name == head else _leaving_layer
-    gatherer = Gatherer(f"layer {name!r}", labels, groups or 1)
+    gatherer = _Gatherer(f"layer {name!r}", labels, parse_size(memory))
     with closing(stream(model, x, name, notes, prepare=prepare, batch_size=batch_size)) as pairs:
         for pair in pairs:
             gatherer.update(*pair)
-    if groups is not None:
-        check_groups(groups, gatherer.count)
-    found = gatherer.compute()
-    weights = layer_called(model, head).weight if name == head else None
-    richness = _richness(model, found.whole, name, name != head, weights, notes)
-    return richness if groups is None else _with_intervals(richness, found)
+    weight = cast(Tensor, layer_called(model, head).weight).detach() if name == head else None
+    found = gatherer.richness(model, weight)
+    return replace(found, notes=(*notes, *found.notes), layer=name, linear_view=name != head)
+
+
+class _Gatherer:
+    """Keeps the features of a pass, or their moments once they do not fit into half of the memory."""
+
+    def __init__(self, where: str, labels: Tensor | None, memory: int) -> None:
+        self.where, self.labels, self.room = where, labels, memory // 2
+        self.count = 0
+        self._kept: list[Pair] = []
+        self._low = DLR()
+        # A class without samples is refused later, in words; until then any size will do.
+        sizes = torch.ones(2) if labels is None else labels.bincount(minlength=2).clamp(min=1)
+        self._collapse = NeuralCollapse(len(sizes), sizes)
+
+    def update(self, features: Tensor, outputs: Tensor) -> None:
+        """Take in the next rows (N, P) and outputs (N, C)."""
+        check_rows(features, self.where)
+        self.count += len(features)
+        self._kept.append((features, outputs))
+        if self._low.count or sum(part.nbytes for pair in self._kept for part in pair) > self.room:
+            self._absorb()
+
+    def richness(self, model: nn.Module, weight: Tensor | None) -> HeadRichness:
+        """Of all that came; refuses labels that are not as many as the rows."""
+        if not self.count or (self.labels is not None and self.count != len(self.labels)):
+            got = 0 if self.labels is None else len(self.labels)
+            raise BadData(
+                f"measure_richness: wanted {self.count} labels, one for each row that enters the layer and is no "
+                f"padding, got {got}."
+            )
+        if not self._low.count:
+            features, outputs = (torch.cat(parts) for parts in zip(*self._kept, strict=True))
+            return head_richness(
+                features, outputs, labels=self.labels, weight=weight, model=model, memory=2 * self.room
+            )
+        kernel = self._low.kernel()
+        found = kernel_richness(kernel, model)
+        if self.labels is None:
+            return found
+        shape = int(self.labels.max()) + 1, len(kernel.mean)
+        return replace(found, **collapse_measures(self._collapse.compute, weight, shape))
+
+    def _absorb(self) -> None:
+        """Add what is kept to the moments."""
+        for features, outputs in self._kept:
+            start = self._low.count
+            self._low.update(features, outputs)
+            if self.labels is not None and self._low.count <= len(self.labels):
+                self._collapse.update(features, self.labels[start : self._low.count])
+        self._kept = []
 
 
 def _entering_head(
@@ -170,78 +194,6 @@ def _leaving_layer(
 def on_float64_device(tensor: Tensor) -> Tensor:
     """The tensor where float64 sums can be made: mps has no float64."""
     return tensor.cpu() if tensor.device.type == "mps" else tensor
-
-
-def _richness(
-    model: nn.Module, of: Gathered, name: str, linear_view: bool, weights: Any, notes: list[str]
-) -> Richness:
-    low = _or_note(lambda: low_rank_from_moments(of.moments), notes)
-    if low is not None and low.note:
-        _note(notes, low.note)
-    return Richness(
-        layer=name,
-        linear_view=linear_view,
-        d_lr=None if low is None else low.value,
-        rank=None if low is None else low.rank,
-        effective_dimension=_or_note(lambda: _MEASURES["effective_dimension"][0](of), notes),
-        effective_dimension_rest=_or_note(lambda: _MEASURES["effective_dimension_rest"][0](of), notes),
-        collapse=None if of.pooled is None else _or_note(lambda: _collapse(of, weights), notes),
-        squared_parameter_norm=squared_parameter_norm(model),
-        count=of.moments.count,
-        dim=of.moments.dim,
-        notes=tuple(notes),
-    )
-
-
-def _collapse(of: Gathered, weights: Any = None) -> Collapse:
-    if of.pooled is None:
-        raise BadData("measure_richness: wanted labels for neural collapse, got none.")
-    fits = weights is not None and weights.shape == of.pooled.means.shape
-    return neural_collapse_from_moments(of.pooled, weights if fits else None)
-
-
-_MEASURES: dict[str, tuple[Callable[[Gathered], float], Scale]] = {
-    "d_lr": (lambda of: low_rank_from_moments(of.moments).value, "logit"),
-    "effective_dimension": (lambda of: effective_dimension_from_moments(of.moments), "log"),
-    "effective_dimension_rest": (lambda of: effective_dimension_from_moments(of.moments, True), "log"),
-    "nc1": (lambda of: _collapse(of).nc1, "log"),
-}
-"""What intervals are made of, and on which scale."""
-
-
-def _with_intervals(richness: Richness, groups: Groups) -> Richness:
-    """The same with an interval for each measure that has a value, also without any of the groups."""
-    notes = list(richness.notes)
-    values = {
-        "d_lr": richness.d_lr,
-        "effective_dimension": richness.effective_dimension,
-        "effective_dimension_rest": richness.effective_dimension_rest,
-        "nc1": None if richness.collapse is None else richness.collapse.nc1,
-    }
-    wanted = {name: value for name, value in values.items() if value is not None}
-    without: dict[str, list[float | None]] = {name: [] for name in wanted}
-    for rest in groups.without():
-        for name, found in without.items():
-            found.append(_or_note(partial(_MEASURES[name][0], rest), notes))
-    made = {name: _interval(name, value, without[name], notes) for name, value in wanted.items()}
-    intervals = {name: interval for name, interval in made.items() if interval is not None}
-    return replace(richness, intervals=intervals, notes=tuple(notes))
-
-
-def _interval(name: str, value: float, without: list[float | None], notes: list[str]) -> Interval | None:
-    known = [found for found in without if found is not None]
-    if len(known) < len(without):
-        return None  # the reason is noted already
-    return _or_note(partial(interval_of, value, known, scale=_MEASURES[name][1], level=0.95), notes)
-
-
-def _or_note(compute: Callable[[], T], notes: list[str]) -> T | None:
-    """What `compute` gives; None where the data has no such measure, with the reason noted."""
-    try:
-        return compute()
-    except BadData as reason:
-        _note(notes, str(reason))
-        return None
 
 
 def _note(notes: list[str], text: str) -> None:

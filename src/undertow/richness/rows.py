@@ -2,7 +2,6 @@
 
 rows = float_rows(features, "d_lr, features")   # (N, D) tensor, its own dtype and device
 same_count("d_lr", rows, others)                # refuses features and outputs of different samples
-narrowed(rows)                                  # (N, min(N, D)), with the same products between rows
 """
 
 from __future__ import annotations
@@ -57,12 +56,3 @@ def class_numbers(labels: Array, where: str) -> Tensor:
             f"{where}: wanted whole-number labels (N,), got {found.dtype} of shape {tuple(found.shape)}."
         )
     return found.long()
-
-
-def narrowed(rows: Tensor) -> Tensor:
-    """Float64 rows turned into at most as many columns as rows: products between rows stay the same.
-
-    Kernels do not change when features are rotated. Nothing (D, D) is made for wide features this way.
-    """
-    rows = rows.double()
-    return rows if rows.shape[1] <= len(rows) else torch.linalg.qr(rows.T).R.T

@@ -13,15 +13,27 @@ import torch
 from torch import Tensor, nn
 
 from undertow.errors import BadData
-from undertow.richness.rows import TOLERANCE, Array, float_rows, narrowed, same_count
+from undertow.richness.kernel import Kernel, shared_size
+from undertow.richness.rows import TOLERANCE, Array, float_rows, same_count
 
 
 def cka(a: Array, b: Array) -> float:
     """Centred alignment of the kernels A A^T and B B^T of rows (N, P) and (N, Q), in [0, 1]; in float64."""
-    first, second = _centred(a, "cka, a"), _centred(b, "cka, b")
+    first, second = float_rows(a, "cka, a"), float_rows(b, "cka, b")
     same_count("cka", first, second)
-    cross = (first.T @ second.to(first.device)).square().sum()
-    return float(cross) / math.prod(float(torch.linalg.matrix_norm(x.T @ x)) for x in (first, second))
+    return cka_of(Kernel.of(first), first, second.to(first.device))
+
+
+def cka_of(kernel: Kernel, rows: Tensor, others: Tensor, *, precise: bool = True) -> float:
+    """`cka` of rows whose kernel is known with others of the same samples; not `precise` multiplies in float32."""
+    other = Kernel.of(others, precise=precise)
+    for each in (kernel, other):
+        # The kernel of constant or zero features has nothing to align.
+        if each.trace() <= TOLERANCE**2 * each.count * float(each.mean.square().sum()):
+            raise BadData(
+                "cka: wanted features that differ between samples, got constant ones up to rounding."
+            )
+    return shared_size(kernel, rows, other, others, precise=precise) / (kernel.norm() * other.norm())
 
 
 def initial_kernel_alignment(features_init: Array, features_now: Array) -> float:
@@ -48,15 +60,3 @@ def squared_parameter_norm(model: nn.Module) -> float:
 
 def _wide(parameter: Tensor) -> torch.dtype:
     return torch.float32 if parameter.device.type == "mps" else torch.float64  # mps has no float64
-
-
-def _centred(array: Array, where: str) -> Tensor:
-    """(N, min(N, P)) float64 rows around their mean."""
-    rows = float_rows(array, where).double()
-    off = rows - rows.mean(0)
-    if float(off.norm()) <= TOLERANCE * float(rows.norm()):
-        raise BadData(
-            f"{where}: wanted features that differ between samples, got constant ones up to rounding."
-        )
-    # The kernel of constant or zero features has nothing to align; hence the check before any division.
-    return narrowed(off)

@@ -11,57 +11,57 @@
     metric.update(features, labels)
     metric.compute(weights=head.weight).nc1
 
-State is one (P, P) matrix, for neural collapse also (C, P) class means, plus at most a block of rows that
-wait; never the samples. Sums are float64, and products too unless `precise` is False.
+State is one (P, P) matrix, for neural collapse also (C, P) class means; never the samples. Sums are float64, and
+products too unless `precise` is False.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, Generic, Self, TypeVar
+import copy
+from dataclasses import replace
+from typing import Any, Self
 
 import torch
 from torch import distributed
 
 from undertow.errors import BadData, BadValue
-from undertow.features.moments import Moments, MomentsAccumulator
-from undertow.features.processes import reduce_over_processes
-from undertow.richness.alignment import LowRank, low_rank_from_moments
-from undertow.richness.collapse import Collapse, neural_collapse_from_moments
-from undertow.richness.pooled import Pooled, PooledAccumulator, pooled_over_processes
+from undertow.richness.alignment import LowRank, low_rank_of, read_head
+from undertow.richness.collapse import ClassMeans, Collapse, Within, collapse_of, joined
+from undertow.richness.kernel import Kernel
 from undertow.richness.rows import Array, as_tensor, class_numbers, float_rows
+from undertow.richness.scatter import ClassScatter, checked_sizes
 
-V = TypeVar("V", Moments, Pooled)
 
+class _Streaming:
+    """A scatter that grows; what is taken in and computed is the subclass's affair."""
 
-class _Streaming(ABC, Generic[V]):
-    """Statistics that grow; what is gathered and computed is the subclass's affair."""
+    def __init__(self, classes: int, sizes: Array | None, precise: bool) -> None:
+        # Sizes that do not fit are refused here.
+        self._classes, self._sizes = (
+            classes,
+            checked_sizes(None if sizes is None else as_tensor(sizes), classes),
+        )
+        self._precise = precise
+        self._seen: ClassScatter | None = None
 
-    def __init__(self) -> None:
-        self._merged: V | None = None
-        self.count = 0  # samples seen
-
-    def moments(self) -> V:
-        """All that was seen, as a value."""
-        found = self._merged_all()
-        if found is None:
-            raise BadData(
-                f"{type(self).__name__}: wanted samples to compute from, got none. Update it first."
-            )
-        return found
+    @property
+    def count(self) -> int:
+        """Samples seen."""
+        return 0 if self._seen is None else self._seen.count
 
     def merge(self, other: Self) -> Self:
         """Take in all that `other` has seen, which stays as it is; an empty one changes nothing."""
         if type(other) is not type(self):
             raise BadValue(f"{type(self).__name__}.merge", "one of its own kind", type(other).__name__)
-        if other.count:
-            # Other sizes are refused here, before anything has changed.
-            self._become(_together(self._merged_all(), other.moments()))
+        if other._seen is not None and self._seen is None:
+            self._seen = copy.deepcopy(other._seen)
+        elif other._seen is not None and self._seen is not None:
+            self._seen.merge(other._seen)
         return self
 
     def reset(self) -> None:
         """Forget everything."""
-        self._become(None)
+        self._seen = None
 
     def over_processes(self, group: Any = None) -> Self:
         """Take in what all processes of `group` have seen: afterwards each has the whole.
@@ -69,35 +69,31 @@ class _Streaming(ABC, Generic[V]):
         Every process must call it, also one that has seen nothing.
         """
         if distributed.is_available() and distributed.is_initialized():
-            own = self._merged_all()
             shapes: list[Any] = [None] * distributed.get_world_size(group)
-            distributed.all_gather_object(shapes, None if own is None else _shape(own), group)
+            distributed.all_gather_object(
+                shapes, self._seen.shape if self._seen and self.count else None, group
+            )
             known = [shape for shape in shapes if shape is not None]
             if known:
-                self._become(self._reduced(own, known[0], group))
+                dim, outputs = known[0]
+                self._started(dim, outputs, "cpu").over_processes(group)
         return self
 
-    @abstractmethod
-    def _own(self) -> V | None:
-        """What was gathered since the last merge."""
+    def _started(self, dim: int, outputs: int, device: Any) -> ClassScatter:
+        """What was seen; nothing, of this shape, at the first call."""
+        if self._seen is None or not self.count:
+            self._seen = ClassScatter.empty(dim, self._classes, self._sizes, outputs, device)
+        return self._seen
 
-    @abstractmethod
-    def _gather_anew(self) -> None:
-        """Forget what was gathered since the last merge."""
-
-    @abstractmethod
-    def _reduced(self, own: V | None, shape: tuple[int, int], group: Any) -> V:
-        """What all processes have seen; `shape` is (dim, outputs) of those that have seen anything."""
-
-    def _merged_all(self) -> V | None:
-        return _together(self._merged, self._own())
-
-    def _become(self, value: V | None) -> None:
-        self._merged, self.count = value, 0 if value is None else value.count
-        self._gather_anew()
+    def _known(self) -> ClassScatter:
+        if self._seen is None:
+            raise BadData(
+                f"{type(self).__name__}: wanted samples to compute from, got none. Update it first."
+            )
+        return self._seen
 
 
-class DLR(_Streaming[Moments]):
+class DLR(_Streaming):
     """D_LR of everything seen; `compute()` gives a `LowRank`."""
 
     def __init__(self, projection: bool = True, *, precise: bool = True) -> None:
@@ -107,35 +103,26 @@ class DLR(_Streaming[Moments]):
             projection: see `d_lr`.
             precise: multiply in float64; False multiplies float32 features in float32.
         """
-        super().__init__()
-        self.projection, self._precise = projection, precise
-        self._seen: MomentsAccumulator | None = None
+        super().__init__(1, None, precise)
+        self.projection = projection
 
     def update(self, features: Array, outputs: Array) -> None:
         """Take in features (N, P) and outputs (N, C) of the same samples."""
-        rows, outs = float_rows(features, "DLR, features"), float_rows(outputs, "DLR, outputs")
-        if self._seen is None:
-            self._seen = MomentsAccumulator(
-                rows.shape[1], 1, outs.shape[1], precise=self._precise, device=rows.device, where="DLR"
-            )
-        self._seen.update(rows, torch.zeros(len(rows), dtype=torch.int64, device=rows.device), outs)
-        self.count += len(rows)
+        rows, outs = read_head(features, outputs, "DLR")
+        one_class = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+        seen = self._started(rows.shape[1], outs.shape[1], rows.device)
+        seen.add(rows, one_class, outs, precise=self._precise, where="DLR")
 
     def compute(self) -> LowRank:
         """D_LR of all samples so far."""
-        return low_rank_from_moments(self.moments(), self.projection)
+        return low_rank_of(self.kernel(), self.projection)
 
-    def _own(self) -> Moments | None:
-        return None if self._seen is None else self._seen.compute()
-
-    def _gather_anew(self) -> None:
-        self._seen = None
-
-    def _reduced(self, own: Moments | None, shape: tuple[int, int], group: Any) -> Moments:
-        return reduce_over_processes(own or Moments.empty(shape[0], 1, shape[1]), group)
+    def kernel(self) -> Kernel:
+        """Products of the features of all samples so far."""
+        return self._known().kernel()
 
 
-class NeuralCollapse(_Streaming[Pooled]):
+class NeuralCollapse(_Streaming):
     """Neural collapse of everything seen; `compute()` gives a `Collapse`."""
 
     def __init__(self, classes: int, sizes: Array | None = None, *, precise: bool = True) -> None:
@@ -149,45 +136,26 @@ class NeuralCollapse(_Streaming[Pooled]):
         """
         if classes < 2:
             raise BadValue("NeuralCollapse", "two classes or more", classes)
-        super().__init__()
-        self._classes, self._precise = classes, precise
-        self._seen: PooledAccumulator | None = None
-        self._sizes = None if sizes is None else as_tensor(sizes)
-        self._start(1, "cpu")  # sizes that do not fit are refused here
+        super().__init__(classes, sizes, precise)
 
     def update(self, features: Array, labels: Array) -> None:
         """Take in features (N, P) and their class numbers (N,)."""
         rows = float_rows(features, "NeuralCollapse, features")
         numbers = class_numbers(labels, "NeuralCollapse, labels")
-        if self._seen is None:
-            self._seen = self._start(rows.shape[1], rows.device)
-        self._seen.update(rows, numbers)
-        self.count += len(rows)
+        seen = self._started(rows.shape[1], 0, rows.device)
+        seen.add(rows, numbers, precise=self._precise, where="NeuralCollapse")
 
     def compute(self, weights: Array | None = None) -> Collapse:
         """The measures over all samples so far; `weights` (C, P) of the last layer are for `nc3`."""
-        return neural_collapse_from_moments(self.moments(), weights)
-
-    def _own(self) -> Pooled | None:
-        return None if self._seen is None else self._seen.compute()
-
-    def _gather_anew(self) -> None:
-        self._seen = None
-
-    def _start(self, dim: int, device: torch.device | str) -> PooledAccumulator:
-        return PooledAccumulator(
-            dim, self._classes, self._sizes, precise=self._precise, device=device, where="NeuralCollapse"
-        )
-
-    def _reduced(self, own: Pooled | None, shape: tuple[int, int], group: Any) -> Pooled:
-        return pooled_over_processes(own or self._start(shape[0], "cpu").compute(), group)
+        seen = self._known()
+        of, within = ClassMeans.of(seen.counts, seen.means), seen.within()
+        along = ((of.directions @ within) * of.directions).sum(1)
+        found = collapse_of(of, Within(float(within.trace()), along), weights)
+        shares = "" if seen.exact else _OTHER_SHARES
+        return replace(found, note=joined(found.note, shares, "nc4 needs the samples, not their moments"))
 
 
-def _shape(value: Moments | Pooled) -> tuple[int, int]:
-    return value.means.shape[1], value.outputs if isinstance(value, Moments) else 0
-
-
-def _together(first: V | None, second: V | None) -> V | None:
-    if first is None or second is None:
-        return first if second is None else second
-    return first.merge(second)
+_OTHER_SHARES = (
+    "classes came in other shares than told, by default equal ones: in nc1 and trace_within one that came oftener "
+    "counts more (give `sizes`)"
+)

@@ -5,7 +5,7 @@
     study = find_study("richness/target-scale")
     study.differences("laptop")                  # what a scale changes
     tasks = study.at("laptop").tasks(seeds=3)    # pure tasks; undertow.engine runs them
-    Outcome.of(study, "laptop", rows).verdicts()
+    StudyOutcome.of(study, "laptop", rows).verdicts()
 
 On the command line: undertow study list | show | run. Names are imported when they are first used.
 """

@@ -2,12 +2,12 @@ from .catalogue import STUDIES as STUDIES
 from .catalogue import find_studies as find_studies
 from .catalogue import find_study as find_study
 from .findings import Findings as Findings
-from .outcome import Outcome as Outcome
+from .outcome import StudyOutcome as StudyOutcome
 from .recipe import SCALES as SCALES
 from .recipe import Case as Case
-from .recipe import Change as Change
 from .recipe import Claim as Claim
+from .recipe import ClaimVerdict as ClaimVerdict
 from .recipe import Published as Published
+from .recipe import ScaleChange as ScaleChange
 from .recipe import Study as Study
-from .recipe import Verdict as Verdict
 from .task import Task as Task

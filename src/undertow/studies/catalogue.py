@@ -17,8 +17,8 @@ from undertow.errors import unknown
 from undertow.studies.recipe import Study
 
 _MODULES: Mapping[str, tuple[str, ...]] = {
-    "richness.targets": ("target-scale", "weight-decay", "encoded-labels"),
-    "richness.images": (
+    "richness.mnist_mlp": ("target-scale", "weight-decay", "encoded-labels"),
+    "richness.residual_nets": (
         "learning-rate",
         "weight-decay-cifar",
         "architecture",
@@ -26,10 +26,10 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
         "cross-entropy",
     ),
     "richness.plain_nets": ("batch-norm", "last-layer-only"),
-    "richness.functions": ("heaviside", "regression", "nystrom"),
+    "richness.known_functions": ("heaviside", "regression", "nystrom"),
     "richness.grokking": ("grokking",),
     "richness.depth": ("learning-curve", "low-rank", "layers", "greedy-layerwise"),
-    "latent.dynamics": (
+    "latent.probe_dynamics": (
         "masc-dynamics",
         "velpic-dynamics",
         "velpic-minus-masc",
@@ -38,8 +38,9 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
         "velpic-minus-logistic",
         "init-vs-trained",
     ),
-    "latent.edits": ("transfer", "intervention", "dropout"),
-    "latent.resnet": ("resnet18-modes",),
+    "latent.head_edits": ("transfer", "intervention"),
+    "latent.dropout": ("dropout",),
+    "latent.batch_norm_modes": ("resnet18-modes",),
     "latent.no_download": ("no-download",),
     "temporal.composites": ("memory", "window", "transfer", "forgetting"),
     "temporal.feature_space": ("drift", "induction", "bound"),

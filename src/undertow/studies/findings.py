@@ -47,7 +47,7 @@ class Seen(NamedTuple):
         return f"{number(self.mean)} ({number(self.low)} to {number(self.high)})"
 
 
-class Curve(NamedTuple):
+class SeedCurve(NamedTuple):
     """Numbers over an axis; low and high are the range over seeds."""
 
     x: Array
@@ -78,7 +78,7 @@ class Findings:
         found = self._matching(case, measure, where)
         if not len(found):
             place = "".join(f", {name} {value}" for name, value in where.items())
-            raise BadData(f"{self.study.name}: wanted {measure} of {case!r}{place}, but no row has it.")
+            raise BadData(f"{self.study.name}: no row has {measure} of {case!r}{place}.")
         return found
 
     def seen(self, case: str, measure: str, **where: Any) -> Seen:
@@ -91,12 +91,12 @@ class Findings:
         """Mean over seeds."""
         return self.seen(case, measure, **where).mean
 
-    def curve(self, case: str, measure: str, x: str, **where: Any) -> Curve:
+    def curve(self, case: str, measure: str, x: str, **where: Any) -> SeedCurve:
         """Mean and range over seeds along the column `x`."""
         rows = self.of(case, measure, **where)
         by_seed = rows.groupby([x, "seed"])["value"].mean()
         table = by_seed.groupby(level=0).agg(["mean", "min", "max"])
-        return Curve(table.index.to_numpy(float), *table.to_numpy(float).T)
+        return SeedCurve(table.index.to_numpy(float), *table.to_numpy(float).T)
 
     def last(self, case: str) -> float:
         """The last checkpoint of a case."""
@@ -104,7 +104,7 @@ class Findings:
 
     def _checkpoints(self, case: str) -> list[float]:
         if case not in self.cases:
-            raise BadData(f"{self.study.name}: wanted rows of {case!r}, but there are none.")
+            raise BadData(f"{self.study.name}: there are no rows of {case!r}.")
         own = self.rows.loc[self.rows["case"] == case, "checkpoint"].dropna()
         return sorted(set(own.tolist()))
 

@@ -2,21 +2,21 @@
 
     study = Study(
         name="richness/target-scale", title="Larger targets make training rich",
-        source="paper 002, table 2", measure="undertow.studies.richness.measures:last_layer",
+        source="paper 002, table 2", measure="undertow.studies.richness.last_layer_measures:last_layer",
         cases=(Case("alpha 0.2", TrainConfig(...)), ...),
-        changes={"smoke": Change(train={"epochs": 2}), "laptop": Change(minutes=2)},
+        changes={"smoke": ScaleChange(train={"epochs": 2}), "laptop": ScaleChange(minutes=2)},
         published=(Published("alpha 0.2", "d_lr", 0.049, 0.013, "table 7"), ...),
         claims=(Claim("D_LR rises with alpha", rises),), figure=draw)
     study.at("laptop").tasks(seeds=3)        # pure tasks, for whoever runs them
     study.differences("laptop")              # what that scale changes, in words
 
-The cases are written at the paper's scale; a `Change` says what a smaller scale does differently, so that
+The cases are written at the paper's scale; a `ScaleChange` says what a smaller scale does differently, so that
 nothing is cut down silently. Nothing here needs torch: measures are named by their place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Scale = Literal["smoke", "laptop", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
-MEASURE = "undertow.studies.work:train_and_measure"
+MEASURE = "undertow.studies.train_and_measure:train_and_measure"
 """The function of every task: train a case's model where there is one, then measure."""
 
 
@@ -42,12 +42,12 @@ class Case:
 
     name: str
     train: TrainConfig | None = None  # None: nothing to train
-    actions: tuple[str, ...] = ()  # "freeze 150 layer1", "reinitialise 200 layer3": see work.py
+    actions: tuple[str, ...] = ()  # "freeze 150 layer1", "reinitialise 200 layer3": see train_and_measure.py
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class ScaleChange:
     """What a scale does otherwise than the paper."""
 
     train: Mapping[str, Any] = field(default_factory=dict[str, Any])  # settings of every case
@@ -72,18 +72,48 @@ class Published:
     source: str = ""  # table or figure
     where: Mapping[str, Any] = field(default_factory=dict[str, Any])  # layer, checkpoint, split, ...
 
+    @classmethod
+    def row(
+        cls, cases: Sequence[str], measure: str, values: Sequence[float], within: float | Sequence[float],
+        source: str, where: Mapping[str, Any] | None = None,
+    ) -> tuple[Published, ...]:  # fmt: skip
+        """One measure of all cases, as a table prints it; `within` for all or for each."""
+        near = [within] * len(cases) if isinstance(within, int | float) else within
+        return tuple(
+            cls(case, measure, value, most, source, where or {})
+            for case, value, most in zip(cases, values, near, strict=True)
+        )
+
     @property
     def tolerance(self) -> float:
         """How far ours may be off."""
         return abs(self.value) / 5 if self.within is None else self.within
 
+    @property
+    def place(self) -> str:
+        """`split test, layer fc3`."""
+        return ", ".join(f"{name} {value}" for name, value in self.where.items())
+
+    def near(self, ours: float) -> bool:
+        """Whether ours is near enough."""
+        return abs(ours - self.value) <= self.tolerance
+
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """What the numbers say of a claim."""
 
     holds: bool | None  # None: cannot tell
     numbers: str
+
+    @classmethod
+    def of_each(
+        cls, cases: Iterable[str], judge: Callable[[str], tuple[bool, str]], before: str = ""
+    ) -> ClaimVerdict:
+        """Holds if it does for each case, by what `judge` says of it; cannot tell where there is none."""
+        found = [judge(case) for case in cases]
+        holds = all(one for one, _ in found) if found else None
+        return cls(holds, before + "; ".join(words for _, words in found))
 
     @property
     def word(self) -> str:
@@ -96,7 +126,7 @@ class Claim:
     """A sentence of the paper that the rows can confirm or refute."""
 
     text: str
-    check: Callable[[Findings], Verdict]
+    check: Callable[[Findings], ClaimVerdict]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,9 +142,8 @@ class Study:
     figure: Callable[[Findings], Figure]
     published: tuple[Published, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    changes: Mapping[str, Change] = field(default_factory=dict[str, Change])
+    changes: Mapping[str, ScaleChange] = field(default_factory=dict[str, ScaleChange])
     notes: tuple[str, ...] = ()  # departures from the paper that hold at every scale
-    paper_seeds: int = 1
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -122,11 +151,11 @@ class Study:
         names = (case.train.data.partition(":")[0] for case in self.cases if case.train)
         return tuple(dict.fromkeys(names))
 
-    def change(self, scale: str) -> Change:
+    def change(self, scale: str) -> ScaleChange:
         """What `scale` does otherwise than the paper."""
         if scale not in SCALES:
             raise unknown("scale", scale, SCALES)
-        return Change() if scale == "paper" else self.changes[scale]
+        return ScaleChange() if scale == "paper" else self.changes[scale]
 
     def at(self, scale: str) -> Study:
         """The study at that scale."""
@@ -179,7 +208,7 @@ class Study:
         return [*lines, *([change.because] if change.because else [])]
 
 
-def _changed(case: Case, change: Change) -> Case:
+def _changed(case: Case, change: ScaleChange) -> Case:
     actions = change.actions.get(case.name, case.actions)
     if case.train is None:
         return replace(case, actions=actions, options={**case.options, **change.cases.get(case.name, {})})

@@ -1,6 +1,6 @@
 """A task: a function named by its place, plain arguments, rows as its answer.
 
-    task = Task("undertow.studies.work:train_and_measure", {"case": "clean", "seed": 0, ...})
+    task = Task("undertow.studies.train_and_measure:train_and_measure", {"case": "clean", "seed": 0, ...})
     task.key                  # a hash of both and of undertow's version: equal tasks need to run once
     task.run(workspace)       # a list of rows; `workspace` is a folder that it may keep its runs in
 
@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from undertow._version import __version__
@@ -44,14 +44,8 @@ class Task:
 
     def run(self, workspace: Path) -> Rows:
         """Call the function."""
-        return find(self.function)(**self.arguments, workspace=workspace)
+        return resolve_name(self.function)(**self.arguments, workspace=workspace)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {"function": self.function, "arguments": dict(self.arguments), "label": self.label}
-
-
-def find(place: str) -> Callable[..., Any]:
-    """The function at "module:name"."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)

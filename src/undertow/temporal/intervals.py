@@ -1,7 +1,7 @@
 """Bootstrap intervals over samples, for one mean or for many that share their samples.
 
     bootstrap_mean(values)                       # Interval(value, low, high) of the mean of (N,) numbers
-    share_interval(hits, count)                  # the same for a share of hits, without drawing
+    share_interval(hits, count)                  # of shares, without drawing: Wilson's
     draws = resampled_means(rows)                # (B, K) means of rows (K, N), resampled together
     edges(draws[:, 0] - draws[:, 1])             # a paired difference: both rows saw the same samples
 
@@ -11,6 +11,7 @@ not of other runs. Values that are all alike give an interval without width.
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,13 +46,13 @@ def bootstrap_mean(
 def share_interval(
     hits: NDArray[Any], count: int, confidence: float = CONFIDENCE
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Ends of the intervals of hits / count: the resampled share of k hits in n is binomial, so none is drawn."""
-    from scipy.stats import binom
-
-    tail = _tail(confidence)
+    """Ends of Wilson's intervals of hits / count, as every share has them (undertow.shares)."""
     share = np.asarray(hits, dtype=np.float64) / count
-    low, high = (np.asarray(binom.ppf(end, count, share), np.float64) / count for end in (tail, 1 - tail))
-    return low, high
+    z = NormalDist().inv_cdf(1 - _tail(confidence))
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    reach = z / (1 + z * z / count) * np.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    # By rounding alone an end could come to lie on the wrong side of 0, of 1, or of a share that is 0 or 1.
+    return np.clip(middle - reach, 0.0, share), np.clip(middle + reach, share, 1.0)
 
 
 def resampled_means(

@@ -20,26 +20,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from undertow.errors import BadValue
+from undertow.features.tap import device_of
+from undertow.session.checkpoints import Checkpoints, choose
+from undertow.session.session import Session
 from undertow.sizes import parse_size
 from undertow.temporal.compose_merge import merge
 from undertow.temporal.compose_split import Cut
 from undertow.temporal.cuts import SAMPLES, find_cuts
-from undertow.temporal.matrix_data import Source, chosen_checkpoints, gather, gather_calibration
+from undertow.temporal.matrix_data import Source, gather, gather_calibration
 from undertow.temporal.matrix_evaluation import MatrixEvaluation, MatrixSettings
 from undertow.temporal.matrix_result import CompositeMatrix
-from undertow.training.foreign import load_weights, read_weights
-from undertow.training.prepare import find_device, objective_of
+from undertow.training.objective import Objective
 from undertow.training.run import Run
-from undertow.training.seeds import global_stream
 
 BatchNorm = Literal["own", "recalibrated"]
-Checkpoints = str | int | Iterable[int]
-Progress = Callable[[int, int], None]
-"""Is told how many steps are done, and of how many."""
+Tell = Callable[[int, int], None]
+"""Hears how many steps are done, and of how many."""
 
 
 class Composer:
@@ -47,7 +46,7 @@ class Composer:
 
     def __init__(
         self,
-        run: Run,
+        run: Run | Session,
         cuts: str | Iterable[str] = "auto",
         *,
         x: Source = None,
@@ -60,7 +59,7 @@ class Composer:
         """Check the cuts on a few samples.
 
         Args:
-            run: an opened run that can build its model.
+            run: an opened run that can build its model, or a session of one.
             cuts: names or patterns of modules; auto takes the model's own choice (see `find_cuts`).
             x: samples to check the cuts on; the run's own test data when not given.
             batch_norm: whose statistics a deep part uses: its own, or recalibrated on the composite.
@@ -74,20 +73,18 @@ class Composer:
             raise BadValue("batch_norm", "own or recalibrated", batch_norm)
         if batch_size < 1:
             raise BadValue("batch_size", "1 or more", batch_size)
-        self.run, self.batch_norm, self.batch_size = run, batch_norm, batch_size
+        self.session = run if isinstance(run, Session) else Session(run, device=device)
+        self.run, self.batch_norm, self.batch_size = self.session.run, batch_norm, batch_size
         self.memory = parse_size(memory)
-        self.device = None if device is None else find_device(device)
-        self._calibration = gather_calibration(run, calibration) if batch_norm == "recalibrated" else None
-        model = self.load(run.epochs[-1])
-        few = gather(run, x).batch(slice(0, 2 * SAMPLES), self.device)
+        recalibrated = batch_norm == "recalibrated"
+        self._calibration = gather_calibration(self.session, calibration) if recalibrated else None
+        model = self.load(self.run.epochs[-1])
+        few = gather(self.session, x).batch(slice(0, 2 * SAMPLES), device_of(model))
         self.cuts: tuple[Cut, ...] = tuple(find_cuts(model, cuts, few))
 
     def load(self, at: int, into: nn.Module | None = None) -> nn.Module:
         """The whole model at a checkpoint in evaluation mode; built, or loaded into one that was built before."""
-        model = self._fresh() if into is None else into
-        one = self.run.checkpoint(at)
-        load_weights(model, read_weights(one.path), str(one.path))
-        return model
+        return self.session.model(at, into)
 
     def model(self, shallow: int, deep: int, cut: str | None = None) -> nn.Module:
         """composite(shallow, deep) as a module of its own, with own statistics; the first cut if none is named."""
@@ -95,7 +92,7 @@ class Composer:
         if cut is not None and cut not in names:
             raise BadValue("Composer.model", f"one of its cuts ({', '.join(names)})", cut)
         chosen = self.cuts[0 if cut is None else names.index(cut)]
-        return merge(self._fresh(), self.run.weights(shallow), self.run.weights(deep), chosen)
+        return merge(self.session.fresh(), self.run.weights(shallow), self.run.weights(deep), chosen)
 
     def matrix(
         self,
@@ -107,37 +104,32 @@ class Composer:
         deep: Checkpoints | None = None,
         split: str | None = None,
         sample_losses: bool = False,
-        progress: Progress | None = None,
+        progress: Tell | None = None,
     ) -> CompositeMatrix:
         """Answers of all composites; see `composite_matrix`."""
         settings = MatrixSettings(
             cuts=self.cuts,
-            shallow=chosen_checkpoints(self.run, checkpoints if shallow is None else shallow),
-            deep=chosen_checkpoints(self.run, checkpoints if deep is None else deep),
+            shallow=choose(self.run, checkpoints if shallow is None else shallow),
+            deep=choose(self.run, checkpoints if deep is None else deep),
             batch_size=self.batch_size,
             memory=self.memory,
             sample_losses=sample_losses,
             read=self._scalar_answers(),
         )
-        data = gather(self.run, x, y, split)
+        data = gather(self.session, x, y, split)
         return MatrixEvaluation(self.load, settings, data, self._calibration).run(progress)
-
-    def _fresh(self) -> nn.Module:
-        # A user's factory may draw from the global generator: the same draws each time, and none lost.
-        with global_stream(0, "fresh model", 0, torch.device("cpu")):
-            model = self.run.fresh().eval()
-        return model if self.device is None else model.to(self.device)
 
     def _scalar_answers(self) -> Callable[[Tensor], Tensor] | None:
         """How one output is read as a class, where the run was trained so; None for one output per class."""
         config = self.run.config
         if config is None or config.target != "scalar":
             return None
-        return objective_of(config, self.run.data()).predict
+        classes = len(self.session.samples.classes)
+        return Objective(config.loss, classes, config.alpha, config.target).predict
 
 
 def composite_matrix(
-    run: Run,
+    run: Run | Session,
     x: Source = None,
     y: Tensor | None = None,
     *,
@@ -152,12 +144,12 @@ def composite_matrix(
     batch_size: int = 256,
     device: str | None = None,
     sample_losses: bool = False,
-    progress: Progress | None = None,
+    progress: Tell | None = None,
 ) -> CompositeMatrix:
     """Predictions, losses and accuracies of composite(s, t) for all s, t and cuts.
 
     Args:
-        run: an opened run that can build its model.
+        run: an opened run that can build its model, or a session of one.
         x: Samples, a DataSet, inputs (tensor, dict or tuple), or "train" or "test" for the run's own data; test
             when not given.
         y: class numbers (N,) where `x` are bare inputs; without them there are predictions only.
@@ -174,10 +166,10 @@ def composite_matrix(
         sample_losses: keep the loss of every sample too (float32).
         progress: is called with the steps done and all steps.
     """
-    data = gather(run, x, y, split)
+    session = run if isinstance(run, Session) else Session(run, device=device)
+    data = gather(session, x, y, split)
     composer = Composer(
-        run, cuts, x=data, batch_norm=batch_norm, calibration=calibration, memory=memory, batch_size=batch_size,
-        device=device,
+        session, cuts, x=data, batch_norm=batch_norm, calibration=calibration, memory=memory, batch_size=batch_size
     )  # fmt: skip
     return composer.matrix(
         data,
@@ -190,7 +182,7 @@ def composite_matrix(
 
 
 def composite_matrices(
-    run: Run, splits: Mapping[str, Source | tuple[Tensor, Tensor]], **settings: object
+    run: Run | Session, splits: Mapping[str, Source | tuple[Tensor, Tensor]], **settings: object
 ) -> dict[str, CompositeMatrix]:
     """`composite_matrix` for several data sets by name: {"train": "train", "fog": samples, "mine": (x, y)}."""
     found: dict[str, CompositeMatrix] = {}

@@ -1,9 +1,9 @@
-"""Samples for composites, batch by batch, as a run's model takes them.
+"""Samples for composites, batch by batch, as a session's models take them.
 
-    samples = gather(run, None)                    # the run's own test split
-    samples = gather(run, "train")                 # given and true labels
-    samples = gather(run, x, y, split="corrupted") # anyone's
-    samples.batch(slice(0, 256), device)           # inputs, scaled as in training
+    samples = gather(session, None)                    # the session's own test split
+    samples = gather(session, "train")                 # given and true labels
+    samples = gather(session, x, y, split="corrupted") # anyone's
+    samples.batch(slice(0, 256), device)               # inputs, scaled as in training
 
 What undertow trained says how its pixels were scaled, and the same is done to whatever samples are given; inputs of
 other runs are fed as they are.
@@ -13,19 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from undertow.data.entries import rows_of as samples_at
 from undertow.data.inputs import to_inputs
 from undertow.data.samples import DataSet, Samples
 from undertow.errors import BadData, BadValue, unknown
 from undertow.features.stream import count_samples, rows_of
 from undertow.features.tap import Inputs, to_device
-from undertow.training.run import Run
-from undertow.training.schedule import CheckpointSchedule
+from undertow.session.samples import TEST, TRAIN, gather_samples
+from undertow.session.session import Session
+from undertow.session.splits import Split, take
 from undertow.training.seeds import stream
 
 CALIBRATION = 1024
@@ -33,7 +32,7 @@ CALIBRATION = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class CompositeSamples:
     """Samples, their sets of labels by name, and how they become inputs."""
 
     x: Inputs
@@ -52,78 +51,59 @@ class Given:
         return to_inputs(part, self.scaling) if self.scaling and isinstance(part, Tensor) else part
 
 
-Source = Inputs | Samples | DataSet | Given | str | None
-"""Where samples come from: given, or the name of one of the run's own splits."""
+Source = Inputs | Samples | DataSet | CompositeSamples | str | None
+"""Where samples come from: given, or the name of one of the session's own splits."""
 
 
-def gather(run: Run, x: Source, y: Tensor | None = None, split: str | None = None) -> Given:
+def gather(
+    session: Session, x: Source, y: Tensor | None = None, split: str | None = None
+) -> CompositeSamples:
     """The samples that `x` names or is; `split` is what their rows are called (test unless told otherwise)."""
     if y is not None and not isinstance(x, Tensor | Mapping | tuple | list):
         raise BadValue("composites", "labels y beside bare inputs only", type(x).__name__, "Leave y out.")
-    if isinstance(x, Given):
+    if isinstance(x, CompositeSamples):
         return x
-    scaling = run.facts.data["scaling"] if run.facts.data else None
-    name = split or (x if isinstance(x, str) else "test")
+    name = split or (x if isinstance(x, str) else TEST)
     if x is None or isinstance(x, str):
-        data, part = run.data(), x or "test"
-        x, scaling = _part(data, part), data.scaling
-        return Given(x.x, _label_sets(x.y, x.true, part), name, scaling)
+        own = session.samples
+        return _of_split(own.split(_known(x or TEST)), name, own.scaling)
     if isinstance(x, DataSet):
-        x, scaling = _part(x, name), scaling or x.scaling
+        own = gather_samples(session.run, x, None, session.config)
+        return _of_split(own.split(_known(name)), name, own.scaling)
     if isinstance(x, Samples):
-        return Given(x.x, _label_sets(x.y, x.true, name), name, scaling)
+        labels = (
+            Split(x.x, x.y, x.true) if name == TRAIN else Split(x.x, None, x.y if x.true is None else x.true)
+        )
+        return _of_split(labels, name, session.scaling)
     if not isinstance(x, Tensor | Mapping | tuple | list):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadValue("composites", "Samples, a DataSet, inputs as tensors, train or test", type(x).__name__)
-    return Given(
-        x, {} if y is None else _label_sets(_checked(y, count_samples(x)), None, name), name, scaling
-    )
+    labels = {} if y is None else {"given" if name == TRAIN else "true": _checked(y, count_samples(x))}
+    return CompositeSamples(x, labels, name, session.scaling)
 
 
-def gather_calibration(run: Run, x: Source) -> Given:
-    """The samples for batch-norm statistics: those given, else some of the run's training samples."""
+def _of_split(split: Split, name: str, scaling: str | None) -> CompositeSamples:
+    labels = {which: own.cpu() for which, own in split.label_sets().items()}
+    return CompositeSamples(split.x, labels, name, scaling)
+
+
+def gather_calibration(session: Session, x: Source) -> CompositeSamples:
+    """The samples for batch-norm statistics: those given, else some of the session's training samples."""
     if x is not None:
-        return gather(run, x, split="calibration" if not isinstance(x, str | DataSet) else None)
-    data = run.data()
-    drawn = torch.randperm(len(data.train), generator=stream(0, "recalibration"))[:CALIBRATION]
-    return Given(samples_at(data.train.x, drawn), {}, "train", data.scaling)
+        return gather(session, x, split="calibration" if not isinstance(x, str | DataSet) else None)
+    own = session.samples
+    train = own.split(TRAIN)
+    drawn = torch.randperm(len(train), generator=stream(0, "recalibration"))[:CALIBRATION]
+    return CompositeSamples(take(train.x, drawn), {}, TRAIN, own.scaling)
 
 
-def chosen_checkpoints(run: Run, asked: Any) -> tuple[int, ...]:
-    """The checkpoints that `asked` names: all, last, every:5, a list such as 0,10,60, or numbers."""
-    if asked == "all":
-        return run.epochs
-    if asked == "last":
-        return (run.epochs[-1],)
-    if isinstance(asked, str):
-        try:
-            schedule = CheckpointSchedule.parse(asked)
-        except BadValue:
-            wanted = "all, last, every:5 or a list such as 0,10,60"
-            raise BadValue("checkpoints", wanted, asked) from None
-        if schedule.kind != "list":
-            return tuple(at for at in run.epochs if at in schedule.moments(run.epochs[-1]))
-        asked = schedule.numbers
-    numbers = [asked] if isinstance(asked, int) else list(asked)
-    if not numbers:
-        raise BadValue("checkpoints", "at least one", numbers)
-    return tuple(sorted({run.checkpoint(at).at for at in numbers}))
-
-
-def _part(data: DataSet, name: str) -> Samples:
-    if name not in ("train", "test"):
-        raise unknown("split", name, ("train", "test"))
-    return data.train if name == "train" else data.test
+def _known(name: str) -> str:
+    if name not in (TRAIN, TEST):
+        raise unknown("split", name, (TRAIN, TEST))
+    return name
 
 
 def _checked(y: Tensor, count: int) -> Tensor:
     if not isinstance(y, Tensor) or y.ndim != 1 or len(y) != count or y.dtype != torch.int64:  # pyright: ignore[reportUnnecessaryIsInstance]
         got = f"{y.dtype} {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadData(f"composites: wanted {count} labels (N,) as int64 class numbers, got {got}.")
-    return y
-
-
-def _label_sets(y: Tensor, true: Tensor | None, split: str) -> dict[str, Tensor]:
-    """Labels of training are given ones, beside true ones where known; all others count as true."""
-    if split != "train":
-        return {"true": (y if true is None else true).cpu()}
-    return {"given": y.cpu()} | ({} if true is None else {"true": true.cpu()})
+    return y.cpu()

@@ -28,7 +28,7 @@ from undertow.temporal.batchnorm import Statistics, estimate, even_batches, norm
 from undertow.temporal.compose_split import Cut, Deep, capture
 from undertow.temporal.cuts import SAMPLES, same_answers
 from undertow.temporal.feature_buffer import FeatureBuffer
-from undertow.temporal.matrix_data import Given
+from undertow.temporal.matrix_data import CompositeSamples
 from undertow.temporal.matrix_plan import make_plan
 from undertow.temporal.matrix_result import CompositeMatrix
 from undertow.temporal.matrix_scores import Read, Scores, Shape, class_outputs
@@ -107,7 +107,11 @@ class MatrixEvaluation:
     """The work on one data set."""
 
     def __init__(
-        self, load: Load, settings: MatrixSettings, data: Given, calibration: Given | None = None
+        self,
+        load: Load,
+        settings: MatrixSettings,
+        data: CompositeSamples,
+        calibration: CompositeSamples | None = None,
     ) -> None:
         self.settings, self.data, self.calibration = settings, data, calibration
         self._load, self._front = load, load(settings.shallow[0])  # the model that runs shallow parts
@@ -160,7 +164,7 @@ class MatrixEvaluation:
             self._answers(at, deep, pieces, statistics)
             tick()
 
-    def _piece(self, data: Given, rows: slice, *, first: int = 0, go_on: bool) -> Piece:
+    def _piece(self, data: CompositeSamples, rows: slice, *, first: int = 0, go_on: bool) -> Piece:
         """Features of one batch from one pass; with `go_on` the whole model's outputs too.
 
         Sample `first` has the first place in the buffer.
@@ -174,7 +178,7 @@ class MatrixEvaluation:
         kept = {name: self._buffer.put(name, place, part) for name, part in features.items()}
         return Piece(rows, inputs, kept, outputs)
 
-    def _one_of(self, data: Given) -> Inputs:
+    def _one_of(self, data: CompositeSamples) -> Inputs:
         """The sample that runs before a cut while other features take its place."""
         if id(data) not in self._ones:
             self._ones[id(data)] = data.batch(slice(0, 1), self._device)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from undertow.errors import BadData
-from undertow.temporal.matrix_data import Given
+from undertow.temporal.matrix_data import CompositeSamples
 from undertow.temporal.matrix_result import CompositeMatrix, Floats
 
 Read = Callable[[Tensor], Tensor]
@@ -45,8 +45,14 @@ class Scores:
     """Arrays that fill up; their layout is CompositeMatrix's."""
 
     def __init__(
-        self, shape: Shape, data: Given, outputs: int, *, read: Read | None = None, sample_losses: bool = False
-    ) -> None:  # fmt: skip
+        self,
+        shape: Shape,
+        data: CompositeSamples,
+        outputs: int,
+        *,
+        read: Read | None = None,
+        sample_losses: bool = False,
+    ) -> None:
         """Make room.
 
         Args:
@@ -156,7 +162,7 @@ def class_outputs(outputs: Tensor) -> Tensor:
     return outputs
 
 
-def _check_labels(data: Given, outputs: int) -> None:
+def _check_labels(data: CompositeSamples, outputs: int) -> None:
     if outputs < 2:
         raise BadData("composites: wanted a network with two outputs or more, one per class, got 1.")
     for name, labels in data.labels.items():

@@ -5,22 +5,22 @@ find_study("latent/no-download")
 
 from __future__ import annotations
 
-from undertow.studies.latent.dynamics import (
+from undertow.studies.latent.corrupted_networks import DEGREES, case_name
+from undertow.studies.latent.probe_dynamics import (
     MEASURE,
     dynamics_figure,
     knows_at_start,
     logistic_follows,
     peaks_and_falls,
 )
-from undertow.studies.latent.settings import DEGREES, case_name
-from undertow.studies.recipe import Case, Change, Claim, Study
+from undertow.studies.recipe import Case, Claim, ScaleChange, Study
 from undertow.training.config import TrainConfig
 
 NETS = {"MLP-digits": "digits", "MLP-MNIST1D": "mnist1d:n=2000"}
 
 no_download = Study(
     name="latent/no-download",
-    title="The same on digits and MNIST-1D: wrong labels are learned by heart, layers still know",
+    title="The same on digits and MNIST-1D: wrong labels are memorised, layers still know",
     source="ours, after figures 1, 2 and 4 of paper 001",
     cases=tuple(
         Case(
@@ -36,12 +36,12 @@ no_download = Study(
     measure=MEASURE,
     options={"probes": ("masc", "velpic", "logistic")},
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={"model": "mlp:16-16", "train_size": 200, "test_size": 100, "epochs": 2},
             only=tuple(case_name(net, degree) for net in NETS for degree in (0.4, 0.6)),
             minutes=0.2,
         ),
-        "laptop": Change(because="nothing is changed: there is no larger setting of it", minutes=2),
+        "laptop": ScaleChange(because="nothing is changed: there is no larger setting of it", minutes=2),
     },
     claims=(
         Claim(

@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING
 from undertow.data.catalogue import DATA
 from undertow.plots import COLOURS, line, panels
 from undertow.studies.findings import Findings, number
-from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
-from undertow.studies.richness.bases import (
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, ScaleChange, Study
+from undertow.studies.richness.depth_figures import layer_names, layers_figure, over_sizes
+from undertow.studies.richness.image_claims import all_rich, judged
+from undertow.studies.richness.power_law_break import Break, find_break
+from undertow.studies.richness.spectrum_figures import draw_bars, draw_last_spectra
+from undertow.studies.richness.training_settings import (
     CIFAR10,
     CIFAR100,
     LAPTOP,
@@ -26,14 +30,11 @@ from undertow.studies.richness.bases import (
     SMOKE,
     vgg,
 )
-from undertow.studies.richness.breaks import Break, find_break
-from undertow.studies.richness.figures import draw_bars, draw_spectra
-from undertow.studies.richness.figures_depth import layer_names, layers_figure, over_sizes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MEASURES = "undertow.studies.richness.measures_depth"
+_MEASURES = "undertow.studies.richness.depth_measures"
 TEST = {"split": "test"}
 
 # ---------------------------------------------------------------------------------------------- learning curve
@@ -51,26 +52,26 @@ def _samples(size: int) -> str:
     return f"{size:,} samples"
 
 
-def _turns(measure: str, name: str) -> Callable[[Findings], Verdict]:
+def _turns(measure: str, name: str) -> Callable[[Findings], ClaimVerdict]:
     """A check that the curve falls faster from near 10^3 on; where one line fits as well nobody can tell."""
 
-    def check(found: Findings) -> Verdict:
+    def check(found: Findings) -> ClaimVerdict:
         one = _break_of(found, measure)
         words = (
             f"{name}: slope {one.before:.2f} → {one.after:.2f} at {one.at:.0f} samples (p {number(one.p)})"
         )
         if one.p > SURE:
-            return Verdict(None, f"one power law fits as well; {words}")
-        return Verdict(NEAR[0] < one.at < NEAR[1] and one.after < one.before, words)
+            return ClaimVerdict(None, f"one power law fits as well; {words}")
+        return ClaimVerdict(NEAR[0] < one.at < NEAR[1] and one.after < one.before, words)
 
     return check
 
 
-def _richer(found: Findings) -> Verdict:
+def _richer(found: Findings) -> ClaimVerdict:
     curve = over_sizes(found, "d_lr")
     first, last = float(curve.mean[0]), float(curve.mean[-1])
     words = f"D_LR {number(first)} at {curve.x[0]:g} samples, {number(last)} at {curve.x[-1]:g}"
-    return Verdict(last < first, words)
+    return ClaimVerdict(last < first, words)
 
 
 def _break_of(found: Findings, measure: str) -> Break:
@@ -104,13 +105,13 @@ learning_curve = Study(
     ),
     figure=_curve_figure,
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={key: value for key, value in SMOKE.items() if key != "train_size"},
             only=tuple(_samples(size) for size in _SIZES[:3]),
             because="three sizes: too few for a break",
             minutes=0.1,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train={**LAPTOP, "test_size": 1000, "batch_size": 64},
             cases={
                 _samples(size): {
@@ -146,25 +147,17 @@ _TABLE = (
 )  # fmt: skip
 
 
-def _as_many_as_classes(found: Findings) -> Verdict:
-    words, holds = [], True
-    for name in found.cases:
-        classes = _RANKS[name][1]
-        dimension = found.seen(name, "effective_dimension_rest", split="train")
-        holds &= abs(dimension.mean - classes) <= 0.1 * classes
-        words.append(f"{name} {dimension}")
-    return Verdict(holds, "effective dimension: " + "; ".join(words))
+def _as_many_as_classes(found: Findings) -> ClaimVerdict:
+    def judge(name: str) -> tuple[bool, str]:
+        classes, dimension = _RANKS[name][1], found.seen(name, "effective_dimension_rest", split="train")
+        return abs(dimension.mean - classes) <= 0.1 * classes, f"{name} {dimension}"
 
-
-def _small(found: Findings) -> Verdict:
-    seen = {name: found.seen(name, "d_lr", **TEST) for name in found.cases}
-    words = "; ".join(f"{name} {one}" for name, one in seen.items())
-    return Verdict(all(one.mean < 0.1 for one in seen.values()), f"D_LR: {words}")
+    return ClaimVerdict.of_each(found.cases, judge, "effective dimension: ")
 
 
 def _rank_figure(found: Findings) -> Figure:
     figure, axes = panels(5, title=found.study.title, size=(3.1, 2.9))
-    draw_spectra(axes[:3], found, [(name, name, {"checkpoint": "last"}) for name in found.cases])
+    draw_last_spectra(axes[:3], found)
     axes[0].legend(loc="best", fontsize=6)
     ratios = [
         [found.mean(name, measure, split=split) / _RANKS[name][1] for name in found.cases]
@@ -190,17 +183,17 @@ low_rank = Study(
     measure=f"{_MEASURES}:used_dimensions",
     claims=(
         Claim("the features' effective dimension is the number of classes (to a tenth)", _as_many_as_classes),
-        Claim("training is rich everywhere (D_LR < .1)", _small),
+        Claim("training is rich everywhere (D_LR < .1)", lambda found: all_rich(found, found.cases)),
     ),
     figure=_rank_figure,
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={**SMOKE, "train_size": 400},
             only=("ResNet-18 on MNIST",),
             because="digits of 8x8 pixels, which VGG-16 does not take",
             minutes=0.1,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train=LAPTOP,
             cases={"VGG-16 on CIFAR-10": LAPTOP_VGG},
             only=("ResNet-18 on MNIST", "ResNet-18 on CIFAR-10", "VGG-16 on CIFAR-10"),
@@ -247,36 +240,29 @@ def _shares(shares: dict[str, float]) -> str:
     return ", ".join(f"{layer} {number(share)}" for layer, share in shares.items())
 
 
-def _fewer_with_depth(found: Findings) -> Verdict:
+def _fewer_with_depth(found: Findings) -> ClaimVerdict:
     shares = _in_first(found, _RESNET)
     values = list(shares.values())
     rises = all(one < other for one, other in pairwise(values))
-    return Verdict(rises, f"share of the output in the first C features: {_shares(shares)}")
+    return ClaimVerdict(rises, f"share of the output in the first C features: {_shares(shares)}")
 
 
-def _norm_concentrates(found: Findings) -> Verdict:
+def _norm_concentrates(found: Findings) -> ClaimVerdict:
     with_norm, without = (_in_first(found, name) for name in (_WITH, _WITHOUT))
     rise, flat = ((values := list(shares.values()))[-1] - values[0] for shares in (with_norm, without))
     words = f"with: {_shares(with_norm)}; without: {_shares(without)}"
     return _if_fitted(found, rise > 2 * max(flat, 0), f"rises by {number(rise)} and {number(flat)}; {words}")
 
 
-def _most_at_last(found: Findings) -> Verdict:
+def _most_at_last(found: Findings) -> ClaimVerdict:
     with_norm, without = (_in_first(found, name) for name in (_WITH, _WITHOUT))
     gaps = {layer: abs(share - without[layer]) for layer, share in with_norm.items()}
     words = f"difference between with and without: {_shares(gaps)}"
     return _if_fitted(found, max(gaps, key=lambda layer: gaps[layer]) == next(reversed(gaps)), words)
 
 
-def _if_fitted(found: Findings, holds: bool, words: str) -> Verdict:
-    """The verdict, unless one of the two networks has not learned what its features are asked about."""
-    fits = {name: found.mean(name, "accuracy", split="train") for name in (_WITH, _WITHOUT)}
-    poor = [
-        f"{name} fits only {number(fit)} of its training samples"
-        for name, fit in fits.items()
-        if fit < FITTED
-    ]
-    return Verdict(None, "; ".join([*poor, words])) if poor else Verdict(holds, words)
+def _if_fitted(found: Findings, holds: bool, words: str) -> ClaimVerdict:
+    return judged(found, (_WITH, _WITHOUT), holds, words, fitted=FITTED, where={"split": "train"})
 
 
 layers = Study(
@@ -304,14 +290,14 @@ layers = Study(
     ),
     options={"samples": 10_000, "map_side": None},
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={**SMOKE, "train_size": 400},
             cases={_WITH: _STAND_IN, _WITHOUT: _STAND_IN},
             only=(_RESNET, _WITH, _WITHOUT),
             because="VGG-16 does not take digits of 8x8 pixels: a small CNN stands in for both",
             minutes=0.1,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train={**LAPTOP, "data": "cifar10", "alpha": 1 / 3},
             cases={
                 _WITH: {**LAPTOP_VGG, "map_side": 4},
@@ -335,23 +321,23 @@ layers = Study(
 _FULL, _GREEDY = "full backpropagation", "layer by layer"
 
 
-def _collapse_earlier(found: Findings) -> Verdict:
+def _collapse_earlier(found: Findings) -> ClaimVerdict:
     full, greedy = (_in_first(found, name) for name in (_FULL, _GREEDY))
     words = f"share of the output in the first C features: {_shares(greedy)}; full {_shares(full)}"
-    return Verdict(greedy["layer2"] > full["layer2"], words)
+    return ClaimVerdict(greedy["layer2"] > full["layer2"], words)
 
 
-def _quality_stands(found: Findings) -> Verdict:
+def _quality_stands(found: Findings) -> ClaimVerdict:
     """What the layers behind layer 2 add to the share of the target in the first C features."""
     full, greedy = (_in_first(found, name, "quality") for name in (_FULL, _GREEDY))
     gains = [shares["avg_pool"] - shares["layer2"] for shares in (greedy, full)]
     words = f"gain behind layer 2: {number(gains[0])}, full {number(gains[1])}"
-    return Verdict(gains[0] < gains[1], f"{words}; quality {_shares(greedy)}; full {_shares(full)}")
+    return ClaimVerdict(gains[0] < gains[1], f"{words}; quality {_shares(greedy)}; full {_shares(full)}")
 
 
-def _worse(found: Findings) -> Verdict:
+def _worse(found: Findings) -> ClaimVerdict:
     full, greedy = (found.seen(name, "accuracy", **TEST) for name in (_FULL, _GREEDY))
-    return Verdict(greedy.mean < full.mean, f"test accuracy {greedy}, full {full}")
+    return ClaimVerdict(greedy.mean < full.mean, f"test accuracy {greedy}, full {full}")
 
 
 greedy_layerwise = Study(
@@ -373,10 +359,10 @@ greedy_layerwise = Study(
     figure=lambda found: layers_figure(found, ((_FULL, _GREEDY),)),
     options={"samples": 10_000, "map_side": None},
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={**SMOKE, "train_size": 400}, cases={_GREEDY: {"epochs": 5, "restart": 1}}, minutes=0.1
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train=LAPTOP,
             cases={_GREEDY: {"epochs": 60, "restart": 12, "milestones": (8, 10), "clip": 1.0}},
             options={"map_side": 8},

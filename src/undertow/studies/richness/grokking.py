@@ -9,44 +9,50 @@ from typing import TYPE_CHECKING
 
 from undertow.plots import line, panels
 from undertow.studies.findings import Findings
-from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
-from undertow.studies.richness.figures import draw_spectra
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, ScaleChange, Study
+from undertow.studies.richness.spectrum_figures import draw_spectra
 from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CASE = "division mod 97"
+_NET = TrainConfig(
+    model="transformer", data="mod-division", loss="mse", optimiser="adam", lr=1e-3, beta2=0.98, batch_size=512,
+    epochs=4000, checkpoints="every:100",
+)  # fmt: skip
 
 
-def _groks(found: Findings) -> Verdict:
+_CURVES = (("d_lr", "D_LR", None), ("accuracy", "accuracy", 1.03))
+
+
+def _groks(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for moment, good in (("before", lambda test: test < 0.2), ("after", lambda test: test > 0.95)):
         train, test = (found.seen(_CASE, f"accuracy_{moment}", split=split) for split in ("train", "test"))
         at = found.seen(_CASE, "epoch", moment=moment)
         holds &= train.mean > 0.98 and good(test.mean)
         words.append(f"{moment} (epoch {at}): train {train}, test {test}")
-    return Verdict(holds, "; ".join(words))
+    return ClaimVerdict(holds, "; ".join(words))
 
 
-def _richer(found: Findings) -> Verdict:
+def _richer(found: Findings) -> ClaimVerdict:
     before, after = (found.seen(_CASE, f"d_lr_{moment}", split="test") for moment in ("before", "after"))
     understood = found.mean(_CASE, "accuracy_after", split="test") > 0.95
-    return Verdict(after.mean < before.mean if understood else None, f"D_LR {before} before, {after} after")
+    return ClaimVerdict(
+        after.mean < before.mean if understood else None, f"D_LR {before} before, {after} after"
+    )
 
 
 def _figure(found: Findings) -> Figure:
     figure, axes = panels(5, title=found.study.title, size=(2.9, 2.7))
     lines = [(_CASE, f"{moment} grokking", {"moment": moment}) for moment in ("before", "after")]
     draw_spectra(axes[:3], found, lines)
-    line(axes[3], found.curve(_CASE, "d_lr", x="checkpoint", split="test"), "test samples", 0)
-    line(axes[3], found.curve(_CASE, "d_lr", x="checkpoint", split="train"), "training samples", 1)
-    axes[3].set(title="D_LR", xlabel="epoch", ylim=(0, None))
-    axes[3].legend()
-    for index, split in enumerate(("test", "train")):
-        line(axes[4], found.curve(_CASE, "accuracy", x="checkpoint", split=split), split, index)
-    axes[4].set(title="accuracy", xlabel="epoch", ylim=(0, 1.03))
-    axes[4].legend()
+    for panel, (measure, title, top) in zip(axes[3:], _CURVES, strict=True):
+        for index, split in enumerate(("test", "train")):
+            line(panel, found.curve(_CASE, measure, x="checkpoint", split=split), f"{split} samples", index)
+        panel.set(title=title, xlabel="epoch", ylim=(0, top))
+        panel.legend()
     return figure
 
 
@@ -54,46 +60,20 @@ grokking = Study(
     name="richness/grokking",
     title="Features become rich when the network groks",
     source="paper 002, tables 3 and 8, figure 12",
-    cases=(
-        Case(
-            _CASE,
-            TrainConfig(
-                model="transformer",
-                data="mod-division",
-                loss="mse",
-                optimiser="adam",
-                lr=1e-3,
-                beta2=0.98,
-                batch_size=512,
-                epochs=4000,
-                checkpoints="every:100",
-            ),
-        ),
-    ),
-    measure="undertow.studies.richness.measures_grokking:grokking",
+    cases=(Case(_CASE, _NET),),
+    measure="undertow.studies.richness.grokking_measures:grokking",
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={
-                "data": "mod-division:p=13",
-                "model": "transformer:width=16",
-                "epochs": 60,
-                "checkpoints": "every:20",
-                "optimiser": "adamw",
-                "lr": 1e-2,
-                "alpha": 0.1,
-                "batch_size": 64,
+                "data": "mod-division:p=13", "model": "transformer:width=16", "epochs": 60, "checkpoints": "every:20",
+                "optimiser": "adamw", "lr": 1e-2, "alpha": 0.1, "batch_size": 64,
             },
             minutes=0.1,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train={
-                "optimiser": "adamw",
-                "weight_decay": 0.3,
-                "lr": 2e-3,
-                "alpha": 0.1,
-                "epochs": 320,
-                "checkpoints": "every:20",
-                "test_size": 1940,
+                "optimiser": "adamw", "weight_decay": 0.3, "lr": 2e-3, "alpha": 0.1, "epochs": 320,
+                "checkpoints": "every:20", "test_size": 1940,
             },
             because="weight decay, targets ten times as large and twice the rate: it groks within 320 epochs",
             minutes=5,
@@ -115,6 +95,6 @@ grokking = Study(
         "The paper's setting (Adam, no weight decay, targets of 1) takes hours on a laptop.",
         "With cross-entropy and weight decay D_LR was seen to rise, from .41 to .63, when it groks.",
     ),
-)
+)  # fmt: skip
 
 STUDIES = (grokking,)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from undertow.studies.findings import Findings
-from undertow.studies.recipe import Case, Change, Claim, Study, Verdict
-from undertow.studies.richness.bases import CIFAR100, vgg
-from undertow.studies.richness.claims_images import RICH, features_used, judged, listed, seen, table_3
-from undertow.studies.richness.figures import spectra_and_bars
-from undertow.studies.richness.images import MEASURE, NOTHING_LEARNED, OPTIONS
+from undertow.studies.recipe import Case, Claim, ScaleChange, Study
+from undertow.studies.richness.image_claims import RICH, compared, table_3
+from undertow.studies.richness.residual_nets import MEASURE, NOTHING_LEARNED, OPTIONS
+from undertow.studies.richness.spectrum_figures import spectra_and_bars
+from undertow.studies.richness.training_settings import CIFAR100, vgg
 from undertow.training.config import TrainConfig
 
 LAZY = 0.3
@@ -23,21 +22,6 @@ LAZY = 0.3
 _NORMS = ("without", "batch norm")
 
 
-def _norm_makes_rich(found: Findings) -> Verdict:
-    d_lr = seen(found, _NORMS, "d_lr")
-    return judged(found, _NORMS, d_lr[0] > LAZY and d_lr[1] < RICH, listed("D_LR", d_lr))
-
-
-def _norm_generalises(found: Findings) -> Verdict:
-    accuracy = seen(found, _NORMS, "accuracy")
-    return judged(found, _NORMS, accuracy[1] > accuracy[0], listed("test accuracy", accuracy))
-
-
-def _norm_uses_fewer(found: Findings) -> Verdict:
-    used = [features_used(found, case) for case in _NORMS]
-    return judged(found, _NORMS, used[1] < used[0], listed("features used", used))
-
-
 batch_norm = Study(
     name="richness/batch-norm",
     title="Batch norm turns VGG-16 from lazy to rich",
@@ -45,7 +29,7 @@ batch_norm = Study(
     cases=(Case(_NORMS[0], vgg(CIFAR100, norm=False)), Case(_NORMS[1], vgg(CIFAR100))),
     measure=MEASURE,
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={
                 "data": "digits", "scaling": "half", "augment": "none", "train_size": 200, "test_size": 100,
                 "batch_size": 50, "epochs": 2,
@@ -56,7 +40,7 @@ batch_norm = Study(
             f"{NOTHING_LEARNED}",
             minutes=0.1,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train={
                 "data": "cifar10", "alpha": 1 / 3, "augment": "none", "train_size": 1000, "test_size": 800,
                 "optimiser": "adam", "lr": 1e-3, "batch_size": 32, "epochs": 120,
@@ -72,13 +56,15 @@ batch_norm = Study(
     },
     published=table_3(_NORMS, ((0.66, 0.01), (0.073, 0.002)), (21.7, 72.0), (99.5, 100)),
     claims=(
-        Claim("lazy without batch norm (D_LR > .3), rich with it (D_LR < .1)", _norm_makes_rich),
-        Claim("test accuracy is higher with batch norm", _norm_generalises),
-        Claim("fewer features are used with batch norm", _norm_uses_fewer),
+        Claim(
+            "lazy without batch norm (D_LR > .3), rich with it (D_LR < .1)",
+            compared(_NORMS, lambda d: d[0] > LAZY and d[1] < RICH, "d_lr"),
+        ),
+        Claim("test accuracy is higher with batch norm", compared(_NORMS, lambda test: test[1] > test[0], "accuracy")),
+        Claim("fewer features are used with batch norm", compared(_NORMS, lambda used: used[1] < used[0], "features")),
     ),
     figure=spectra_and_bars,
     options=OPTIONS,
-    paper_seeds=3,
 )  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------- last layer only
@@ -90,16 +76,6 @@ _CNN = TrainConfig(
 )  # fmt: skip
 
 
-def _whole_is_rich(found: Findings) -> Verdict:
-    d_lr = seen(found, _PARTS, "d_lr")
-    return judged(found, _PARTS, d_lr[0] < RICH and d_lr[1] > LAZY, listed("D_LR", d_lr))
-
-
-def _both_generalise(found: Findings) -> Verdict:
-    accuracy = seen(found, _PARTS, "accuracy")
-    return judged(found, _PARTS, min(accuracy) > 0.95, listed("test accuracy", accuracy))
-
-
 last_layer_only = Study(
     name="richness/last-layer-only",
     title="A lazy network can do nearly as well as a rich one",
@@ -107,7 +83,7 @@ last_layer_only = Study(
     cases=(Case(_PARTS[0], _CNN), Case(_PARTS[1], replace(_CNN, last_layer_only=True))),
     measure=MEASURE,
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             train={
                 "data": "digits", "train_size": 200, "test_size": 100, "batch_size": 50, "epochs": 2,
                 "model": "cnn:width=4,units=32",
@@ -116,7 +92,7 @@ last_layer_only = Study(
             because=NOTHING_LEARNED,
             minutes=0.1,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             train={"train_size": 6000, "test_size": 2000, "batch_size": 64},
             cases={
                 "full backpropagation": {"epochs": 6},
@@ -128,8 +104,14 @@ last_layer_only = Study(
     },
     published=table_3(_PARTS, ((0.043, 0.005), (0.51, 0.008)), (99.1, 96.8), (100, 99.7)),
     claims=(
-        Claim("rich when the whole network is trained (D_LR < .1), lazy otherwise (D_LR > .3)", _whole_is_rich),
-        Claim("both are right on over 95 % of the test samples", _both_generalise),
+        Claim(
+            "rich when the whole network is trained (D_LR < .1), lazy otherwise (D_LR > .3)",
+            compared(_PARTS, lambda d: d[0] < RICH and d[1] > LAZY, "d_lr"),
+        ),
+        Claim(
+            "both are right on over 95 % of the test samples",
+            compared(_PARTS, lambda test: min(test) > 0.95, "accuracy"),
+        ),
     ),
     figure=spectra_and_bars,
     options=OPTIONS,
@@ -139,7 +121,6 @@ last_layer_only = Study(
         "Pixels are taken from 0 to 255. From 0 to 1 they drown in the biases that PyTorch gives the nine layers: "
         "all pictures get the same random features, and neither case learns anything in its first epochs.",
     ),
-    paper_seeds=3,
 )  # fmt: skip
 
 STUDIES = (batch_norm, last_layer_only)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.plots import line, panels
 from undertow.studies.findings import Findings, number
-from undertow.studies.recipe import Case, Claim, Study, Verdict
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Study
 from undertow.studies.temporal.networks import BOTH, MLP, MLP_CASE, RESNET, RESNET_CASE, small_scales
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ def cuts(found: Findings, case: str) -> list[str]:
     return [str(name) for name in names if name not in ("output", "all")]
 
 
-def each_cut(found: Findings, judge: Any) -> Verdict:
+def each_cut(found: Findings, judge: Any) -> ClaimVerdict:
     """Judge every case and cut; the claim holds where all do, and what is said of each is kept."""
     said = [(case, cut, *judge(case, cut)) for case in found.cases for cut in cuts(found, case)]
     if not said:
-        return Verdict(None, "no rows")
+        return ClaimVerdict(None, "no rows")
     answers = [holds for _, _, holds, _ in said]
     whole = None if None in answers and False not in answers else all(answers)
-    return Verdict(whole, "; ".join(f"{case}, {cut}: {words}" for case, cut, _, words in said))
+    return ClaimVerdict(whole, "; ".join(f"{case}, {cut}: {words}" for case, cut, _, words in said))
 
 
 def _lowest(
@@ -57,7 +57,7 @@ def _lowest(
     return float(curve.mean[near][at]), float(curve.x[near][at]), deep
 
 
-def _accurate(found: Findings) -> Verdict:
+def _accurate(found: Findings) -> ClaimVerdict:
     def judge(case: str, cut: str) -> tuple[bool, str]:
         low, at, deep = _lowest(found, "accuracy", case, cut)
         return low > HIGH, f"lowest training accuracy {number(low)} (shallow {at:g}, deep {deep:g})"
@@ -65,7 +65,7 @@ def _accurate(found: Findings) -> Verdict:
     return each_cut(found, judge)
 
 
-def _as_good_as_the_model(found: Findings) -> Verdict:
+def _as_good_as_the_model(found: Findings) -> ClaimVerdict:
     def judge(case: str, cut: str) -> tuple[bool, str]:
         low, at, deep = _lowest(found, "accuracy", case, cut)
         own = found.mean(case, "accuracy", layer="output", shallow=deep, split="train")
@@ -74,7 +74,7 @@ def _as_good_as_the_model(found: Findings) -> Verdict:
     return each_cut(found, judge)
 
 
-def _consistent(found: Findings) -> Verdict:
+def _consistent(found: Findings) -> ClaimVerdict:
     def judge(case: str, cut: str) -> tuple[bool, str]:
         low, at, _ = _lowest(found, "consistency", case, cut, part=2 / 3)
         return low > NEAR_ONE, f"lowest consistency {number(low)} (shallow {at:g})"
@@ -82,7 +82,7 @@ def _consistent(found: Findings) -> Verdict:
     return each_cut(found, judge)
 
 
-def _theorem(found: Findings) -> Verdict:
+def _theorem(found: Findings) -> ClaimVerdict:
     def judge(case: str, cut: str) -> tuple[bool | None, str]:
         delta = found.mean(case, "memory_delta", layer=cut, split="train")
         if not found.has(case, "theorem_2", layer=cut, split="train"):
@@ -173,7 +173,7 @@ transfer = replace(
 )
 
 
-def _forgets(found: Findings) -> Verdict:
+def _forgets(found: Findings) -> ClaimVerdict:
     """More composites than by chance have certainly more loss than their own model: one in forty would by chance."""
     words, sure, all_of_them = [], 0, 0
     for cut in cuts(found, RESNET_CASE):
@@ -184,15 +184,15 @@ def _forgets(found: Findings) -> Verdict:
         words.append(f"{cut}: {larger} of {len(rows)} composites, at most {worst} more loss")
     chance = all_of_them * CHANCE
     most = chance + 3 * (chance * (1 - CHANCE)) ** 0.5
-    return Verdict(sure > most, f"{'; '.join(words)}; {sure} in all, up to {most:.0f} may be chance")
+    return ClaimVerdict(sure > most, f"{'; '.join(words)}; {sure} in all, up to {most:.0f} may be chance")
 
 
-def _flatter(found: Findings) -> Verdict:
+def _flatter(found: Findings) -> ClaimVerdict:
     rises = {
         case: max(_rise(found, case, cut) for cut in cuts(found, case)) for case in (MLP_CASE, RESNET_CASE)
     }
     words = ", ".join(f"{case}: {number(rise)}" for case, rise in rises.items())
-    return Verdict(
+    return ClaimVerdict(
         rises[MLP_CASE] < rises[RESNET_CASE], f"rise of the loss from the latest to the earliest, {words}"
     )
 
@@ -228,7 +228,7 @@ forgetting = replace(
 )
 
 
-def _widens(found: Findings) -> Verdict:
+def _widens(found: Findings) -> ClaimVerdict:
     def judge(case: str, cut: str) -> tuple[bool | None, str]:
         where = {"layer": cut, "split": "train"}
         if not found.has(case, "window_widens_shallow", **where):

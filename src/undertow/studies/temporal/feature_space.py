@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.plots import COLOURS, line, panels
 from undertow.studies.findings import Findings, number
-from undertow.studies.recipe import Case, Claim, Published, Study, Verdict
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, Study
 from undertow.studies.temporal.composites import cuts
 from undertow.studies.temporal.networks import BOTH, LAPTOP, MLP, MLP_CASE, RESNET_CASE, SMOKE, small_scales
 from undertow.training.config import TrainConfig
@@ -22,13 +22,13 @@ SPACE = "undertow.studies.temporal.feature_space_measures"
 # ------------------------------------------------------------------------------------------------------- drift
 
 
-def _still_moves(found: Findings) -> Verdict:
+def _still_moves(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for case in found.cases:
         seen = found.seen(case, "parameter_drift", checkpoint="first", layer="all")
         holds &= seen.mean > 0.01
         words.append(f"{case}: {seen}")
-    return Verdict(holds, "|theta_last - theta_first| / |theta_last|, " + "; ".join(words))
+    return ClaimVerdict(holds, "|theta_last - theta_first| / |theta_last|, " + "; ".join(words))
 
 
 def _drift_figure(found: Findings) -> Figure:
@@ -95,18 +95,18 @@ _MLP2D = TrainConfig(
 )  # fmt: skip
 
 
-def _regions_follow(found: Findings) -> Verdict:
+def _regions_follow(found: Findings) -> ClaimVerdict:
     share, control = found.seen(_PLANE, "region_share"), found.seen(_PLANE, "region_control")
     p = found.mean(_PLANE, "region_p")
-    return Verdict(
+    return ClaimVerdict(
         p < 0.05 and share.mean > control.mean,
         f"{share} of earlier features lie in their last region; exchanged classes {control}, p {number(p)}",
     )
 
 
-def _robust_along(found: Findings) -> Verdict:
+def _robust_along(found: Findings) -> ClaimVerdict:
     kept, random = found.seen(_WIDE, "kept"), found.seen(_WIDE, "kept_random")
-    return Verdict(
+    return ClaimVerdict(
         kept.mean > 0.95,
         f"{kept} keep their class with noise along the main directions, {random} along random",
     )
@@ -172,7 +172,7 @@ induction = Study(
 _SURROGATES = {"mmd": "MMD", "wasserstein": "sliced Wasserstein", "tv_lower": "lower bound of TV"}
 
 
-def _correlates(found: Findings) -> Verdict:
+def _correlates(found: Findings) -> ClaimVerdict:
     """One of the stand-ins rises with the gap beyond doubt in every network: in one of them alone it may be luck."""
     words, rising = [], dict.fromkeys(_SURROGATES, True)
     for case in found.cases:
@@ -185,7 +185,7 @@ def _correlates(found: Findings) -> Verdict:
             rho, low, high = (float(rows[column].mean()) for column in ("value", "low", "high"))
             rising[name] &= low > 0
             words.append(f"{case}, {title}: rho {number(rho)} ({number(low)} to {number(high)})")
-    return Verdict(any(rising.values()), "; ".join(words))
+    return ClaimVerdict(any(rising.values()), "; ".join(words))
 
 
 def _bound_figure(found: Findings) -> Figure:

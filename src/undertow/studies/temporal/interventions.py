@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.plots import line, panels
 from undertow.studies.findings import Findings, number
-from undertow.studies.recipe import Case, Change, Claim, Published, Study, Verdict
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, ScaleChange, Study
 from undertow.studies.temporal.networks import LAPTOP_RESNET, RESNET, SMOKE_RESNET
 
 if TYPE_CHECKING:
@@ -37,18 +37,20 @@ def _trained(settings: dict[str, Any], epochs: int, milestones: tuple[int, ...])
     return {_BASE: once, **{name: {**once, "epochs": 2 * epochs, "restart": epochs} for name in (_ONE, _TWO)}}
 
 
-def _not_recovered(found: Findings) -> Verdict:
+def _not_recovered(found: Findings) -> ClaimVerdict:
     base = found.seen(_BASE, "accuracy", checkpoint="last")
     others = {name: found.seen(name, "accuracy", checkpoint="last") for name in (_ONE, _TWO)}
     words = ", ".join(f"{name} {seen}" for name, seen in others.items())
-    return Verdict(all(seen.mean < base.mean for seen in others.values()), f"{_BASE} {base}, {words}")
+    return ClaimVerdict(all(seen.mean < base.mean for seen in others.values()), f"{_BASE} {base}, {words}")
 
 
-def _less_robust(found: Findings) -> Verdict:
+def _less_robust(found: Findings) -> ClaimVerdict:
     base = found.seen(_BASE, "mce")
     others = {name: found.seen(name, "mce") for name in (_ONE, _TWO)}
     words = ", ".join(f"{name} {seen}" for name, seen in others.items())
-    return Verdict(all(seen.mean > base.mean for seen in others.values()), f"mCE {_BASE} {base}, {words}")
+    return ClaimVerdict(
+        all(seen.mean > base.mean for seen in others.values()), f"mCE {_BASE} {base}, {words}"
+    )
 
 
 def _reinitialise_figure(found: Findings) -> Figure:
@@ -77,10 +79,10 @@ reinitialise = Study(
     measure=f"{ACTIONS}:robustness",
     options={"samples": 10_000},
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             cases=_trained(SMOKE_RESNET, 3, (2,)), actions=_kept(3), options={"samples": 20}, minutes=0.5
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             cases=_trained(LAPTOP_RESNET, 25, (12, 20)),
             actions=_kept(25),
             options={"samples": 500},
@@ -112,11 +114,11 @@ _FREE = "nothing frozen"
 _FROZEN = {f"frozen up to block {depth}": f"layer{depth}" for depth in (1, 2, 3)}
 
 
-def _lower(found: Findings) -> Verdict:
+def _lower(found: Findings) -> ClaimVerdict:
     """Mean test accuracy of the last tenth of training."""
     means = {case: _late(found, case) for case in found.cases}
     words = ", ".join(f"{case} {number(value)}" for case, value in means.items())
-    return Verdict(all(means[name] < means[_FREE] for name in _FROZEN), words)
+    return ClaimVerdict(all(means[name] < means[_FREE] for name in _FROZEN), words)
 
 
 def _late(found: Findings, case: str) -> float:
@@ -147,12 +149,12 @@ freeze = Study(
     cases=(Case(_FREE, _HALF), *(Case(name, _HALF, actions=_freezing(150)[name]) for name in _FROZEN)),
     measure=f"{ACTIONS}:accuracy_curve",
     changes={
-        "smoke": Change(
+        "smoke": ScaleChange(
             cases={name: {**SMOKE_RESNET, "checkpoints": "every:3"} for name in _NAMES},
             actions=_freezing(3),
             minutes=0.2,
         ),
-        "laptop": Change(
+        "laptop": ScaleChange(
             cases={name: {**LAPTOP_RESNET, "checkpoints": "every:25"} for name in _NAMES},
             actions=_freezing(25),
             minutes=8,

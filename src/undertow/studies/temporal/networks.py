@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from undertow.studies.recipe import Case, Change
+from undertow.studies.recipe import Case, ScaleChange
 from undertow.training.config import TrainConfig
 
 MLP_CASE, RESNET_CASE = "MLP on MNIST", "ResNet on CIFAR-10"
@@ -63,10 +63,12 @@ def small_scales(
     *,
     cases: tuple[Cases, Cases] = (SMOKE, LAPTOP),
     train: Mapping[str, Any] | None = None,
-) -> dict[str, Change]:
+) -> dict[str, ScaleChange]:
     """The small scales of a study: its options there, the laptop's minutes, and what its cases train otherwise."""
     common: dict[str, Any] = {"train": train or {}}
     return {
-        "smoke": Change(cases=cases[0], options=smoke, minutes=0.2, **common),
-        "laptop": Change(cases=cases[1], options=laptop, because=LAPTOP_WORDS, minutes=minutes, **common),
+        "smoke": ScaleChange(cases=cases[0], options=smoke, minutes=0.2, **common),
+        "laptop": ScaleChange(
+            cases=cases[1], options=laptop, because=LAPTOP_WORDS, minutes=minutes, **common
+        ),
     }

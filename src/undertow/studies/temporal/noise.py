@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undertow.plots import line, panels
-from undertow.studies.findings import Curve, Findings, number
-from undertow.studies.recipe import Case, Claim, Published, Study, Verdict
+from undertow.studies.findings import Findings, SeedCurve, number
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, Study
 from undertow.studies.temporal.composites import NEAR_ONE, cuts, each_cut
 from undertow.studies.temporal.networks import (
     BOTH,
@@ -67,7 +67,7 @@ def _kinds(found: Findings) -> list[str]:
     return [kind for kind, pair in _PAIRS.items() if set(pair) <= set(found.cases)]
 
 
-def _collapses(found: Findings) -> Verdict:
+def _collapses(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for kind in _kinds(found):
         for split in ("test", "corrupted"):
@@ -79,10 +79,10 @@ def _collapses(found: Findings) -> Verdict:
                 words.append(
                     f"{kind}, {cut}, {split}: {number(clean.mean())} and {number(noisy.mean())}, {said}"
                 )
-    return Verdict(holds, "; ".join(words))
+    return ClaimVerdict(holds, "; ".join(words))
 
 
-def _clean_near_one(found: Findings) -> Verdict:
+def _clean_near_one(found: Findings) -> ClaimVerdict:
     words, holds = [], True
     for kind in _kinds(found):
         for split in ("test", "corrupted"):
@@ -90,7 +90,7 @@ def _clean_near_one(found: Findings) -> Verdict:
                 seen = found.seen(_PAIRS[kind][0], "consistency", layer=cut, split=split)
                 holds &= seen.mean > NEAR_ONE
                 words.append(f"{kind}, {cut}, {split}: {seen}")
-    return Verdict(holds, "; ".join(words))
+    return ClaimVerdict(holds, "; ".join(words))
 
 
 def _for_pairs(settings: Cases) -> Cases:
@@ -109,7 +109,7 @@ def _noise_figure(found: Findings) -> Figure:
             for (index, case), (place_, cut) in product(enumerate(_PAIRS[kind]), enumerate(names)):
                 seen = consistency_density(_consistencies(found, case, cut, split))
                 if seen.density is not None:
-                    band = Curve(seen.points, seen.density, seen.density, seen.density)
+                    band = SeedCurve(seen.points, seen.density, seen.density, seen.density)
                     name = "" if place_ else case.partition(", ")[2]
                     line(panel, band, name, index, linestyle=("-", "--", ":")[place_ % 3])
             panel.set(
@@ -152,7 +152,7 @@ label_noise = Study(
 # --------------------------------------------------------------------------------------------------- SGD noise
 
 
-def _dominant(found: Findings) -> Verdict:
+def _dominant(found: Findings) -> ClaimVerdict:
     def judge(case: str, cut: str) -> tuple[bool, str]:
         top = [found.curve(case, name, x="position", layer=cut).mean for name in ("share", "isotropic_share")]
         return bool(top[0][:5].sum() > 2 * top[1][:5].sum()), (
@@ -162,7 +162,7 @@ def _dominant(found: Findings) -> Verdict:
     return each_cut(found, judge)
 
 
-def _rejected(found: Findings) -> Verdict:
+def _rejected(found: Findings) -> ClaimVerdict:
     def judge(case: str, cut: str) -> tuple[bool, str]:
         p = found.of(case, "isotropy_p", layer=cut)["value"].to_numpy(float)
         return bool(

@@ -14,7 +14,7 @@ from undertow.data.corruptions import corrupt
 from undertow.data.inputs import to_inputs
 from undertow.data.samples import Samples
 from undertow.studies.findings import row
-from undertow.studies.richness.measures import chosen
+from undertow.studies.richness.last_layer_measures import chosen
 from undertow.studies.task import Rows
 from undertow.studies.temporal.composite_measures import pixels, some
 from undertow.studies.temporal.isotropy import covariance_spectrum, isotropy_test

@@ -1,0 +1,215 @@
+"""How rich the features are that enter the head, at every checkpoint; the spectrum at a few of them.
+
+Measures of lens "richness", on test samples at the last linear layer: d_lr with an interval, effective_dimension,
+effective_dimension_rest, squared_parameter_norm, initial_kernel_alignment, nc1, nc1_stabilised, trace_within, nc2_etf,
+nc3, nc4; and of some checkpoints the spectrum: quality, utilisation, intensity by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undertow.errors import BadData
+from undertow.features.head import layer_called
+from undertow.richness.eigenfunctions import feature_spectrum
+from undertow.richness.head_richness import COLLAPSE, MEASURES, HeadRichness, Measured, head_richness
+from undertow.rows import OUTPUT, Row
+from undertow.session.checkpoints import thinned
+from undertow.session.gauge import Gauge, Needs
+from undertow.session.reader import ENTERING
+from undertow.session.samples import TEST, TRAIN
+from undertow.session.session import Session
+from undertow.session.sight import Sight
+from undertow.sizes import parse_size
+
+SPECTRA = 5
+"""At most so many checkpoints have a spectrum."""
+POSITIONS = 100
+START = "initial_kernel_alignment"
+
+
+@dataclass(frozen=True)
+class RichnessAt:
+    """Richness of the head's features, or why there is none."""
+
+    layer: str
+    count: int
+    found: HeadRichness | None
+    reason: str = ""
+    asked: tuple[str, ...] = ()  # the measures for which there was all that they need
+
+    def rows(self, at: int) -> Iterator[Row]:
+        """One row for each measure."""
+        if self.found is None:
+            yield Row("richness", "d_lr", at, OUTPUT, None, split=TEST, note=self.reason)
+            return
+        for name in self.asked:
+            one: Measured = getattr(self.found, name)
+            n = 0 if one.value is None else self.count
+            where: dict[str, Any] = {"low": one.low, "high": one.high, "n": n, "split": TEST}
+            yield Row("richness", name, at, self.layer, one.value, note=one.reason, **where)
+
+
+@dataclass(frozen=True, eq=False)
+class SpectrumAt:
+    """Values by position; `quality` is missing where there are no labels."""
+
+    layer: str
+    count: int
+    values: dict[str, np.ndarray]
+    warnings: tuple[str, ...] = ()
+    reason: str = ""
+
+    def rows(self, at: int) -> Iterator[Row]:
+        """One row for each position."""
+        if self.reason:
+            yield Row("richness", "intensity", at, self.layer, None, split=TEST, note=self.reason)
+        for measure, values in self.values.items():
+            for place, value in enumerate(values.tolist(), 1):
+                yield Row(
+                    "richness", measure, at, self.layer, value, n=self.count, split=TEST, position=place,
+                    note=" ".join(self.warnings),
+                )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RichnessResult:
+    """Richness by checkpoint."""
+
+    at: dict[int, RichnessAt]
+    spectra: dict[int, SpectrumAt]
+
+    def rows(self) -> Iterator[Row]:
+        """In the order of the checkpoints."""
+        for number, one in self.at.items():
+            yield from one.rows(number)
+            if number in self.spectra:
+                yield from self.spectra[number].rows(number)
+
+
+class RichnessGauge(Gauge[RichnessAt]):
+    """All measures of the features that enter the head."""
+
+    name, kind = "richness", RichnessAt
+
+    def __init__(self) -> None:
+        self._initial: Tensor | None = None
+
+    def needs(self) -> Needs:
+        """What enters the head on held-out samples."""
+        return {TEST: (ENTERING,)}
+
+    def key(self, session: Session) -> Sequence[Any]:
+        """The memory decides whether there is an interval; the start is compared with."""
+        start = session.initial
+        return (session.config.memory, None if start is None else session.mark(start))
+
+    def measure(self, sight: Sight, kept: RichnessAt | None) -> RichnessAt:
+        """From one kernel of the features."""
+        session = sight.session
+        if sight.head is None:
+            return RichnessAt(OUTPUT, 0, None, sight.why_no_head)
+        features, split = sight.features(TEST, ENTERING), session.samples.split(TEST)
+        weight = layer_called(sight.model, sight.head.name).get_parameter("weight").detach().cpu()
+        classes = len(session.samples.classes)
+        found = head_richness(
+            features.cpu(), sight.outputs(TEST), labels=split.labels, model=sight.model, classes=classes,
+            weight=weight if len(weight) == classes else None, initial=self._start(sight, features),
+            memory=parse_size(session.config.memory), seed=session.config.seed,
+        )  # fmt: skip
+        missing = {
+            *(COLLAPSE if split.labels is None else ()),
+            *(() if session.initial is not None else (START,)),
+        }
+        asked = tuple(name for name in MEASURES if name not in missing)
+        return RichnessAt(sight.head.name, len(features), found, asked=asked)
+
+    def _start(self, sight: Sight, features: Tensor) -> Tensor | None:
+        """What entered the head before training; seen in passing where checkpoint 0 is visited first."""
+        session = sight.session
+        if session.initial is None:
+            return None
+        if self._initial is None and sight.at == session.initial:
+            self._initial = features.cpu()
+        if self._initial is None:
+            self._initial = entering_at(session, session.initial)
+        return self._initial
+
+
+def entering_at(session: Session, at: int) -> Tensor | None:
+    """What enters the head on held-out samples at a checkpoint, by a pass of its own."""
+    sight = Sight(session, at, [{TEST: (ENTERING,)}])
+    for _ in sight.rounds():
+        return None if sight.head is None else sight.features(TEST, ENTERING).cpu()
+    return None
+
+
+class SpectrumGauge(Gauge[SpectrumAt]):
+    """Which features express the target, which are used, and how strong they are."""
+
+    name, kind = "spectrum", SpectrumAt
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._numbers = set(numbers)
+
+    def needs(self) -> Needs:
+        """What enters the head on both splits."""
+        return {TRAIN: (ENTERING,), TEST: (ENTERING,)}
+
+    def key(self, session: Session) -> Sequence[Any]:
+        """The memory bounds how many samples are looked at."""
+        return (session.config.memory,)
+
+    def wanted_at(self, at: int) -> bool:
+        """At a few checkpoints only."""
+        return at in self._numbers
+
+    def measure(self, sight: Sight, kept: SpectrumAt | None) -> SpectrumAt:
+        """Without labels there is no target to express: the learned functions stand in, and quality is left out."""
+        if sight.head is None:
+            return SpectrumAt(OUTPUT, 0, {})
+        memory, layer = parse_size(sight.session.config.memory), sight.head.name
+        train, test = (sight.features(split, ENTERING).cpu() for split in (TRAIN, TEST))
+        outputs, labels = sight.outputs(TEST), sight.session.samples.split(TEST).labels
+        targets = outputs if labels is None else labels
+        fitted, seen = _fitting(train, memory), _fitting(test, memory)
+        try:
+            found = feature_spectrum(
+                train[fitted], test[seen], targets[seen], outputs[seen], positions=POSITIONS
+            )
+        except BadData as reason:
+            return SpectrumAt(layer, 0, {}, reason=str(reason))
+        names = ["utilisation", "intensity"] if labels is None else ["quality", "utilisation", "intensity"]
+        values = {name: np.asarray(getattr(found, name)[:POSITIONS], dtype=np.float64) for name in names}
+        return SpectrumAt(layer, len(seen), values, tuple(found.warnings))
+
+
+def _fitting(features: Tensor, memory: int) -> Tensor:
+    """Numbers of rows, evenly spread, whose float64 copies take a quarter of the memory at most."""
+    most = memory // 4 // (2 * 8 * features.shape[1])
+    count = max(1, min(len(features), most))
+    return torch.linspace(0, len(features) - 1, count, dtype=torch.float64).round().long()
+
+
+class RichnessLens:
+    """Richness at every checkpoint."""
+
+    name = "richness"
+
+    def gauges(self, session: Session) -> Sequence[Gauge[Any]]:
+        """The measures, and the spectrum where there are training samples."""
+        spectrum = SpectrumGauge(thinned(session.checkpoints, SPECTRA))
+        return [RichnessGauge(), *([] if session.samples.train is None else [spectrum])]
+
+    def __call__(self, session: Session) -> RichnessResult:
+        """By checkpoint."""
+        gauges = self.gauges(session)
+        session.visit(gauges)
+        spectra = session.values(gauges[1]) if len(gauges) > 1 else {}
+        return RichnessResult(session.values(gauges[0]), spectra)

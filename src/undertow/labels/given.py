@@ -1,0 +1,110 @@
+"""Labels, features and probabilities as people hand them over, without a run.
+
+    given = read_labels(["cat", "dog", None, "cat"])     # given.labels: (N,) 0, 1, -1, 0; given.names: ("cat", "dog")
+    read_features({"clip": A, "dino": B})                # views that never saw the labels
+    read_probabilities(P), read_probabilities([P, Q])
+
+A label is missing where it is -1, NaN, None or an empty text: such samples are proposed for, but not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undertow.errors import BadData
+from undertow.labels.views import View
+
+TOLERANCE = 1e-2
+"""How far a row of probabilities may be from adding up to 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class GivenLabels:
+    """Class numbers, and what the classes are called."""
+
+    labels: Tensor  # (N,) int64; -1 where missing
+    names: tuple[str, ...]
+
+
+def read_labels(labels: Any, classes: int = 0) -> GivenLabels:
+    """Numbers or names as class numbers; `classes` is how many there are at least."""
+    array = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+    if array.ndim != 1:
+        raise BadData(f"labels: wanted one label per sample, got shape {array.shape}.")
+    if array.dtype.kind in "iub":
+        return _numbered(array.astype(np.int64), classes)
+    if array.dtype.kind == "f":
+        whole = np.where(np.isnan(array), -1, array)
+        if (whole != np.round(whole)).any():
+            raise BadData("labels: wanted class numbers or names, got broken numbers. Scores are no labels.")
+        return _numbered(whole.astype(np.int64), classes)
+    return _named(array)
+
+
+def _numbered(numbers: np.ndarray, classes: int) -> GivenLabels:
+    if len(numbers) and int(numbers.min()) < -1:
+        at = int((numbers < -1).argmax())
+        raise BadData(
+            f"labels: wanted class numbers from 0 on, or -1 where missing, got {numbers[at]} at {at}."
+        )
+    count = max(classes, int(numbers.max(initial=-1)) + 1)
+    return GivenLabels(torch.from_numpy(numbers), tuple(map(str, range(count))))
+
+
+def _named(values: np.ndarray) -> GivenLabels:
+    texts = [None if _is_missing(one) else str(one) for one in values.tolist()]
+    names = tuple(sorted({one for one in texts if one is not None}))
+    places = {name: place for place, name in enumerate(names)}
+    return GivenLabels(torch.tensor([-1 if one is None else places[one] for one in texts]), names)
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or value != value or not str(value).strip()
+
+
+def read_features(features: Any) -> list[View]:
+    """One view, or several by name."""
+    if features is None:
+        return []
+    if isinstance(features, Mapping):
+        parts = cast("Mapping[str, Any]", features)
+        return [View(str(name), rows=_rows(one, str(name))) for name, one in parts.items()]
+    return [View("features", rows=_rows(features, "features"))]
+
+
+def _rows(given: Any, where: str) -> Tensor:
+    if isinstance(given, Tensor):
+        rows = given.detach()
+    else:
+        array = np.asarray(given)
+        if array.dtype.kind not in "iufb":
+            raise BadData(f"{where}: wanted numbers (N, D), got {array.dtype}.")
+        rows = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+    if rows.ndim < 2:
+        raise BadData(f"{where}: wanted features of shape (N, D), got {tuple(rows.shape)}.")
+    return rows.flatten(1).float()
+
+
+def read_probabilities(given: Any) -> list[Tensor]:
+    """One table of probabilities (N, C), or several."""
+    if given is None:
+        return []
+    several = isinstance(given, Sequence) and not isinstance(given, str) and np.ndim(given[0]) == 2
+    return [_probabilities(one) for one in (cast("Sequence[Any]", given) if several else [given])]
+
+
+def _probabilities(given: Any) -> Tensor:
+    rows = _rows(given, "pred_probs")
+    if not bool(torch.isfinite(rows).all()) or float(rows.min()) < 0:
+        raise BadData("pred_probs: wanted probabilities from 0 to 1, got negative or missing numbers.")
+    sums = rows.sum(1)
+    if float((sums - 1).abs().max()) > TOLERANCE:
+        at = int((sums - 1).abs().argmax())
+        raise BadData(f"pred_probs: wanted rows that add up to 1, got {float(sums[at]):.3g} in row {at}.")
+    return rows

@@ -1,0 +1,168 @@
+"""Judge given labels by everything that is known of the samples.
+
+    found = judge_labels(labels, 10, views=[View(x)])                                  # features and labels, no run
+    found = judge_labels(labels, 10, views=views_of(run), outputs=outputs_of(run))     # a run's checkpoints
+    found = judge_labels(labels, 10, probabilities=[pred_probs])                       # out-of-sample probabilities
+    found.scores, found.flagged, found.proposed, found.rate, found.matrix, found.beliefs
+
+Views and outputs may be generators: each is read once and forgotten. Give views that never saw the labels (inputs,
+frozen features) first. What is kept is a few tables of samples x classes in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undertow.labels.decide import proposals, suspects
+from undertow.labels.neighbours import neighbour_votes
+from undertow.labels.noise_model import Anchors, believe, given_log_belief, true_chances
+from undertow.labels.pool import Pool, Voter, tempered
+from undertow.labels.rate import Evidence, RateAnswer, rate_answer
+from undertow.labels.views import FEWEST, Plan, Seen, View
+from undertow.labels.voters import direction_votes, discriminant_votes, narrowed
+
+TWINS_TOLD = 0.005
+"""The share of samples that are there twice from which it is said."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelBeliefs:
+    """What is believed of the labels; row i is sample i."""
+
+    labels: Tensor  # (N,) int64, -1 where missing
+    pred_probs: Tensor  # (N, C) float32: P(true class | features), without the sample's own label
+    matrix: Tensor  # (C, C) float64: row k says how labels that are truly k are given
+    scores: Tensor  # (N,) float64, 0 to 1: the belief that a label is wrong
+    flagged: Tensor  # (N,) bool
+    judged: Tensor  # (N,) bool: False for missing labels and for classes too small to judge
+    rate: RateAnswer
+    evidence: Evidence
+    voters: tuple[Voter, ...]
+    notes: tuple[str, ...]
+
+    @cached_property
+    def beliefs(self) -> Tensor:
+        """(N, C) float32: P(true class | features, given label)."""
+        return believe(self.pred_probs, self.labels, self.matrix)
+
+    @cached_property
+    def proposed(self) -> Tensor:
+        """(N,) int64: a class for flagged and unlabelled samples, -1 where there is none to propose."""
+        return proposals(self.beliefs, self.labels, self.flagged)
+
+
+@dataclass(frozen=True, eq=False)
+class ViewVotes:
+    """What probes and neighbours say of the samples in one view; arrays, so that they can be kept."""
+
+    discriminant: np.ndarray  # (N, C) float32
+    directions: np.ndarray  # (N, C) float32
+    near: np.ndarray | None  # (N, C) float32: of neighbours, where they were asked
+    twins: int = 0
+
+
+def view_votes(rows: Tensor, plan: Plan, seed: int, *, ask_neighbours: bool) -> ViewVotes:
+    """Votes on all samples from their features (N, D), out of fold."""
+    rows = narrowed(rows)
+    near = neighbour_votes(rows, plan, seed) if ask_neighbours else None
+    return ViewVotes(
+        discriminant_votes(rows, plan).numpy(), direction_votes(rows, plan).numpy(),
+        None if near is None else near.votes.numpy(), 0 if near is None else near.twins,
+    )  # fmt: skip
+
+
+def judge_labels(
+    labels: Tensor,
+    classes: int,
+    views: Iterable[View] = (),
+    outputs: Iterable[tuple[float, Tensor]] = (),
+    probabilities: Iterable[Tensor] = (),
+    *,
+    folds: int = 5,
+    seed: int = 0,
+) -> LabelBeliefs:
+    """Which labels are wrong, how many, and what they should be.
+
+    Args:
+        labels: (N,) class numbers; -1 where a label is missing.
+        classes: how many there are.
+        views: features of the samples, those that never saw the labels first.
+        outputs: (epoch, logits (N, C)) of a network trained on these labels.
+        probabilities: (N, C), each by a model that was not trained on the sample.
+        folds: no label is judged by probes that learned it.
+        seed: of the folds.
+    """
+    judge = Judge(Plan.of(labels, classes, folds, seed))
+    for likely in probabilities:
+        judge.pool.add_probabilities(likely.cpu(), "probabilities")
+    for view in views:
+        view.check(len(labels))
+        judge.add(view, view_votes(view.rows, judge.plan, seed, ask_neighbours=judge.asks_neighbours(view)))
+    for epoch, logits in outputs:
+        judge.pool.add_outputs(logits, epoch)
+    return judge.conclude()
+
+
+class Judge:
+    """Folds in votes as they come, then concludes."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.pool, self.notes = plan, Pool(plan), _notes_on(plan)
+        self._asked = False
+
+    def asks_neighbours(self, view: View | Seen) -> bool:
+        """Neighbours cost most: inputs or embeddings are asked, else the first honest checkpoint."""
+        return view.untouched or (view.honest and not self._asked)
+
+    def add(self, view: View | Seen, votes: ViewVotes) -> None:
+        """Fold in what was said of a view."""
+        self.pool.add_view(
+            [
+                ("discriminant", torch.from_numpy(votes.discriminant)),
+                ("directions", torch.from_numpy(votes.directions)),
+            ],
+            view,
+        )
+        if votes.near is not None:
+            self.pool.add_neighbours(torch.from_numpy(votes.near), view.title)
+            self._asked = True
+        if votes.twins > TWINS_TOLD * len(self.plan.labels):
+            self.notes.append(
+                f"{votes.twins} samples have a twin with the same {view.title}. Twins in other folds vouch for their "
+                "own label, so wrong labels among them are found less often."
+            )
+
+    def conclude(self) -> LabelBeliefs:
+        """What follows from all votes."""
+        return _conclude(self.pool, self.plan, self.notes)
+
+
+def _conclude(pool: Pool, plan: Plan, notes: list[str]) -> LabelBeliefs:
+    honest = pool.honest()
+    seen = Evidence.of(honest, pool.everyone(0.0), plan, pool.first_choices, has_honest=pool.has_honest)
+    pooled, _ = tempered(pool.everyone(seen.trust), plan)
+    seen = Evidence.of(honest, pooled, plan, pool.first_choices, has_honest=pool.has_honest)
+    matrix = Anchors.of(honest).matrix(plan, seen.trust)
+    scores = 1 - given_log_belief(pooled, plan.labels, matrix).exp()
+    scores = torch.where(plan.judged, scores.clamp(0, 1), torch.zeros_like(scores))
+    return LabelBeliefs(
+        plan.labels, true_chances(pooled), matrix, scores, suspects(scores, plan.judged, seen.guess),
+        plan.judged, rate_answer(seen), seen, tuple(pool.voters), tuple(notes),
+    )  # fmt: skip
+
+
+def _notes_on(plan: Plan) -> list[str]:
+    notes = []
+    if missing := int((~plan.labelled).sum()):
+        notes.append(
+            f"{missing} samples have no label: a class is proposed where one stands out, nothing is judged."
+        )
+    if small := int((plan.labelled & ~plan.judged).sum()):
+        notes.append(f"{small} labels are of classes with fewer than {FEWEST} samples and are not judged.")
+    return notes

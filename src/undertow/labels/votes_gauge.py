@@ -1,0 +1,109 @@
+"""Votes on the labels of training samples, from the pass that all verbs share.
+
+    gauge = VotesGauge("layer2", plan, numbers=(1, 4, 20))       # of some checkpoints
+    session.visit([gauge], (1, 4, 20)); session.value(gauge, 4)  # ViewVotes
+
+The input's votes do not change while a model is trained and are taken once. Convolutional maps that do not fit into
+the memory are averaged over places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undertow.features.layers import INPUT
+from undertow.labels.judge import ViewVotes, view_votes
+from undertow.labels.views import Plan, Seen
+from undertow.session.gauge import Gauge, Needs
+from undertow.session.samples import TRAIN
+from undertow.session.session import Session
+from undertow.session.sight import Sight
+
+
+class VotesGauge(Gauge[ViewVotes]):
+    """Lets a layer of some checkpoints vote."""
+
+    kind = ViewVotes
+    stays_in_memory = False
+
+    def __init__(
+        self, layer: str, plan: Plan, folds: int, numbers: Sequence[int], ask_at: int | None
+    ) -> None:
+        """Ask neighbours at the checkpoint `ask_at`, and always of the input."""
+        self.layer, self._plan, self._folds = layer, plan, folds
+        self._numbers, self._ask_at = set(numbers), ask_at
+        self.name = f"votes {layer}"
+        self.depends_on_weights = layer != INPUT
+
+    def needs(self) -> Needs:
+        """The layer on training samples."""
+        return {TRAIN: (self.layer,)}
+
+    def key(self, session: Session) -> Sequence[Any]:
+        """Folds decide who judges whom."""
+        return (self._folds, self._ask_at if self.layer != INPUT else None)
+
+    def wanted_at(self, at: int) -> bool:
+        """At a few checkpoints."""
+        return at in self._numbers
+
+    def measure(self, sight: Sight, kept: ViewVotes | None) -> ViewVotes:
+        """Out of fold."""
+        rows = sight.features(TRAIN, self.layer) if sight.holds(self.needs()) else self._pooled(sight)
+        ask = self.layer == INPUT or sight.at == self._ask_at
+        return view_votes(rows, self._plan, sight.session.config.seed, ask_neighbours=ask)
+
+    def _pooled(self, sight: Sight) -> Tensor:
+        """A layer too wide to be held, averaged over places."""
+        return torch.cat(
+            [batch.features[self.layer].cpu() for batch in sight.stream(TRAIN, [self.layer], "mean")]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TrainOutputsAt:
+    """What the model answers on training samples."""
+
+    outputs: np.ndarray  # (N, C) float32
+
+
+class TrainOutputsGauge(Gauge[TrainOutputsAt]):
+    """Keeps the answers to training samples at some checkpoints."""
+
+    name, kind = "training outputs", TrainOutputsAt
+    stays_in_memory = False
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._numbers = set(numbers)
+
+    def needs(self) -> Needs:
+        """Answers only."""
+        return {TRAIN: ()}
+
+    def wanted_at(self, at: int) -> bool:
+        """At a few checkpoints."""
+        return at in self._numbers
+
+    def measure(self, sight: Sight, kept: TrainOutputsAt | None) -> TrainOutputsAt:
+        """As they come."""
+        return TrainOutputsAt(sight.outputs(TRAIN).float().numpy())
+
+
+def seen_at(session: Session, layer: str, at: int) -> Seen:
+    """Whose features these are, and for how many epochs it had learned the labels."""
+    return Seen("inputs") if layer == INPUT else Seen(layer, epochs_at(session, at))
+
+
+def epochs_at(session: Session, at: int) -> float:
+    """How often a checkpoint had seen each label: its number, or its steps over those of an epoch."""
+    if session.run.unit == "epoch":
+        return float(at)
+    trained = session.run.config
+    batch = 64 if trained is None else trained.batch_size
+    return at * batch / max(1, len(session.samples.split(TRAIN)))

@@ -1,0 +1,214 @@
+"""Probes of one layer at one checkpoint: fitted with given, true and shuffled labels, judged on both splits.
+
+    gauge = ProbesGauge("layer2", ("masc", "velpic"), label_sets(session, ("given", "shuffled")))
+    session.visit([gauge]); session.value(gauge, 20).cells         # one ProbeCell for each probe and set of labels
+
+The input does not change while a model is trained, so its probes are fitted once for all checkpoints. A layer whose
+features do not fit into the memory goes by moments or files; what cannot be fitted is a reason, not the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undertow.data.samples import Samples
+from undertow.errors import BadValue
+from undertow.features.budget import choose_route
+from undertow.features.layers import INPUT
+from undertow.features.stream import Batch
+from undertow.latent.layer import PROBES, Answers, Key, Outcome, answer_layer, fit_and_answer
+from undertow.latent.masc import MASC
+from undertow.latent.probe import Probe
+from undertow.latent.sources import Moving, room_for_fits
+from undertow.rows import Row, share_row
+from undertow.session.gauge import Gauge, Needs
+from undertow.session.samples import TEST, TRAIN
+from undertow.session.session import Session
+from undertow.session.sight import Sight
+from undertow.session.splits import Split
+from undertow.shares import Share
+from undertow.sizes import parse_size
+from undertow.training.seeds import stream as random_stream
+
+NO_INPUT = "the inputs are tokens: their numbers are names, not features that a probe could read"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How many of a probe's answers on a split are right by some labels."""
+
+    split: str
+    labels: str
+    share: Share
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """Of MASC's subspaces, over the classes."""
+
+    mean: float
+    least: float
+    most: float
+    classes: int
+
+
+@dataclass(frozen=True)
+class ProbeCell:
+    """One fitted probe, or why there is none."""
+
+    probe: str
+    fit: str
+    judged: tuple[Judged, ...] = ()
+    dimensions: Dimensions | None = None
+    reason: str = ""
+
+    def share(self, split: str, labels: str | None) -> Share | None:
+        """The share of right answers."""
+        return next((one.share for one in self.judged if (one.split, one.labels) == (split, labels)), None)
+
+    def rows(self, at: int, layer: str, test_labels: str) -> Iterator[Row]:
+        """As tidy rows of lens latent."""
+        where: dict[str, Any] = {"probe": self.probe, "fit": self.fit}
+        if self.reason:
+            yield Row(
+                "latent", "accuracy", at, layer, None, split=TEST, labels=test_labels, note=self.reason, **where
+            )  # fmt: skip
+        if self.dimensions is not None:
+            own = self.dimensions
+            yield Row(
+                "latent", "dimension", at, layer, own.mean, low=own.least, high=own.most, n=own.classes, split=TRAIN,
+                note="low, high: over classes", **where,
+            )  # fmt: skip
+        for one in self.judged:
+            yield share_row(
+                one.share, "latent", "accuracy", at, layer, split=one.split, labels=one.labels, **where
+            )
+
+
+@dataclass(frozen=True)
+class ProbesAt:
+    """The cells of a layer."""
+
+    cells: tuple[ProbeCell, ...]
+
+    def find(self, probe: str, fit: str) -> ProbeCell | None:
+        """The cell of a probe that was fitted with these labels."""
+        return next((one for one in self.cells if (one.probe, one.fit) == (probe, fit)), None)
+
+
+class ProbesGauge(Gauge[ProbesAt]):
+    """Fits and judges the probes of a layer."""
+
+    kind = ProbesAt
+
+    def __init__(self, layer: str, probes: Sequence[str], labels: Mapping[str, Tensor]) -> None:
+        self.layer, self.probes, self._labels = layer, tuple(probes), labels
+        self.name = f"probes {layer}"
+        self.depends_on_weights = layer != INPUT
+
+    def needs(self) -> Needs:
+        """The layer on both splits."""
+        return {TRAIN: (self.layer,), TEST: (self.layer,)}
+
+    def complete(self, kept: ProbesAt) -> bool:
+        """Whether every cell has numbers; a reason why there are none is tried again."""
+        return not self._missing(kept)
+
+    def asked(self, kept: ProbesAt) -> ProbesAt:
+        """The cells that this gauge asks for, in its order."""
+        places = [(name, fit) for name in self.probes for fit in self._labels]
+        found = {(one.probe, one.fit): one for one in kept.cells}
+        return ProbesAt(tuple(found[place] for place in places if place in found))
+
+    def _missing(self, kept: ProbesAt | None) -> dict[str, list[str]]:
+        """Probes that are wanted by the labels that they lack."""
+        there = {(one.probe, one.fit) for one in kept.cells if one.judged} if kept else set()
+        wanted = {fit: [name for name in self.probes if (name, fit) not in there] for fit in self._labels}
+        return {fit: names for fit, names in wanted.items() if names}
+
+    def measure(self, sight: Sight, kept: ProbesAt | None) -> ProbesAt:
+        """Fit what is missing, and judge it on both splits."""
+        missing = self._missing(kept)
+        probes = [name for name in PROBES if any(name in names for names in missing.values())]
+        labels = {fit: self._labels[fit] for fit in missing}
+        if self.layer == INPUT and sight.session.tokens_by_name:
+            new = [ProbeCell(name, fit, reason=NO_INPUT) for fit in labels for name in probes]
+        else:
+            new = list(_cells(sight, self.layer, labels, probes))
+        fresh = {(one.probe, one.fit) for one in new}
+        old = [one for one in kept.cells if (one.probe, one.fit) not in fresh] if kept else []
+        return ProbesAt((*old, *new))
+
+
+def _fitted(
+    sight: Sight, layer: str, labels: Mapping[str, Tensor], probes: Sequence[str]
+) -> tuple[dict[Key, Outcome], dict[str, Answers]]:
+    """Every probe with every set of labels, and what it answers for both splits."""
+    session = sight.session
+    classes, budget = len(session.samples.classes), parse_size(session.config.memory)
+    room = room_for_fits(budget)
+    if sight.holds({TRAIN: (layer,), TEST: (layer,)}):
+        found, said = fit_and_answer(sight.features(TRAIN, layer), labels, probes, classes=classes, room=room)
+        return found, {TEST: answer_layer(found, sight.features(TEST, layer)), TRAIN: said}
+    counts = session.samples.split(TRAIN).y.bincount(minlength=classes).tolist()
+    width = session.widths([layer])[layer]
+    route = choose_route(counts, width, budget, batch_size=session.config.batch_size)
+    train, test = (_numbered(session.samples.split(name)) for name in (TRAIN, TEST))
+
+    def batches(samples: Samples, layers: Sequence[str]) -> Iterator[Batch]:
+        return sight.stream(TRAIN if samples is train else TEST, layers)
+
+    return Moving(batches, train, test, layer, route.kind, classes, room).fit_and_answer(
+        layer, labels, probes
+    )
+
+
+def _numbered(split: Split) -> Samples:
+    """Samples known by their number: their inputs may be dicts of tensors, and stay where they are."""
+    return Samples.of(torch.arange(len(split)), split.y)
+
+
+def _cells(
+    sight: Sight, layer: str, labels: Mapping[str, Tensor], probes: Sequence[str]
+) -> Iterator[ProbeCell]:
+    """One cell for each probe and set of labels."""
+    outcomes, said = _fitted(sight, layer, labels, probes)
+    for (fit, name), outcome in outcomes.items():
+        if isinstance(outcome, str):
+            yield ProbeCell(name, fit, reason=outcome)
+            continue
+        answers = {split: said[split][fit, name] for split in (TEST, TRAIN)}
+        yield ProbeCell(name, fit, tuple(_judged(sight.session, answers)), _dimensions(outcome))
+
+
+def _judged(session: Session, answers: Mapping[str, Tensor]) -> Iterator[Judged]:
+    """Answers on both splits, compared with all labels that are known."""
+    for name, own in answers.items():
+        for which, labels in session.samples.split(name).label_sets().items():
+            yield Judged(name, which, Share(int((own.cpu() == labels).sum()), len(labels)))
+
+
+def _dimensions(probe: Probe) -> Dimensions | None:
+    if not isinstance(probe, MASC):
+        return None
+    sizes = torch.as_tensor(probe.dimensions_).double()
+    return Dimensions(float(sizes.mean()), float(sizes.min()), float(sizes.max()), len(sizes))
+
+
+def label_sets(session: Session, fits: Sequence[str]) -> dict[str, Tensor]:
+    """Labels to fit with by name; true ones are left out where they are unknown or no different."""
+    train, seed = session.samples.split(TRAIN), session.config.seed
+    sets = {"given": train.y}
+    if train.true is not None and not torch.equal(train.true, train.y):
+        sets["true"] = train.true
+    order = torch.randperm(len(train), generator=random_stream(seed, "shuffled labels"))
+    sets["shuffled"] = train.y[order]
+    chosen = {name: labels for name, labels in sets.items() if name in fits}
+    if not chosen:
+        raise BadValue("fits", "given or shuffled, as true labels are unknown or no different here", fits)
+    return chosen

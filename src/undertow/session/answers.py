@@ -1,0 +1,140 @@
+"""The model's own answers at a checkpoint: accuracy, loss, and how many wrong labels it repeats.
+
+    gauge = AnswersGauge()
+    session.visit([gauge]); found = session.value(gauge, 20)
+    found.accuracy("test", "true"), found.memorised        # Share(hits=345, count=500), ...
+    found.said["train"]                                    # (N,) the classes it answers
+
+Measures, as rows of lens "model" and layer "output": accuracy and loss on both splits, against given and true labels
+where known; memorised, the share of the wrong training labels that the model repeats (where true labels are known);
+answered, how many classes it answers on the test samples: 1 is a collapsed model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from undertow.rows import OUTPUT, Row, share_row
+from undertow.session.gauge import Gauge, Needs
+from undertow.session.samples import TEST, TRAIN, SessionSamples
+from undertow.session.sight import Sight
+from undertow.session.splits import Split
+from undertow.shares import Share
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How many answers on a split are right by some labels."""
+
+    split: str
+    labels: str
+    share: Share
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The mean loss on a split by some labels; its ends are 1.96 standard errors away."""
+
+    split: str
+    labels: str
+    kind: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    count: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class AnswersAt:
+    """What a model answers."""
+
+    answered: int
+    count: int
+    accuracies: tuple[Accuracy, ...]
+    losses: tuple[Loss, ...]
+    memorised: Share | None
+    said: dict[str, np.ndarray]  # split -> (N,) int32
+
+    def accuracy(self, split: str, labels: str | None) -> Share | None:
+        """The share of right answers."""
+        return next(
+            (one.share for one in self.accuracies if (one.split, one.labels) == (split, labels)), None
+        )
+
+    def rows(self, at: int) -> Iterator[Row]:
+        """As tidy rows."""
+        yield Row("model", "answered", at, OUTPUT, self.answered, n=self.count, split=TEST)
+        for one, loss in zip(self.accuracies, self.losses, strict=True):
+            yield share_row(one.share, "model", "accuracy", at, OUTPUT, split=one.split, labels=one.labels)
+            note = loss.reason or (loss.kind if loss.low is None else "low, high: 1.96 standard errors")
+            yield Row(
+                "model", "loss", at, OUTPUT, loss.value, low=loss.low, high=loss.high, n=loss.count, note=note,
+                split=loss.split, labels=loss.labels,
+            )  # fmt: skip
+        if self.memorised is not None:
+            yield share_row(
+                self.memorised, "model", "memorised", at, OUTPUT, split=TRAIN, labels="given",
+                note="of the wrong labels",
+            )  # fmt: skip
+
+
+class AnswersGauge(Gauge[AnswersAt]):
+    """Reads the answers to all samples."""
+
+    name = "answers"
+    kind = AnswersAt
+
+    def __init__(self, samples: SessionSamples) -> None:
+        self._splits = [name for name in (TEST, TRAIN) if getattr(samples, name) is not None]
+
+    def needs(self) -> Needs:
+        """Answers to both splits, as far as there are any."""
+        return dict.fromkeys(self._splits, ())
+
+    def measure(self, sight: Sight, kept: AnswersAt | None) -> AnswersAt:
+        """Compare the answers with all labels that are known."""
+        accuracies: list[Accuracy] = []
+        losses: list[Loss] = []
+        said: dict[str, Tensor] = {}
+        for name in self._splits:
+            outputs, split = sight.outputs(name), sight.session.samples.split(name)
+            said[name] = sight.session.objective(outputs).predict(outputs)
+            for which, labels in split.label_sets().items():
+                hits = int((said[name] == labels).sum())
+                accuracies.append(Accuracy(name, which, Share(hits, len(labels))))
+                losses.append(_loss(sight, outputs, labels, name, which))
+        first = said[self._splits[0]]
+        return AnswersAt(
+            len(first.unique()), len(first), tuple(accuracies), tuple(losses),
+            _memorised(sight.session.samples.train, said.get(TRAIN)),
+            {name: one.to(torch.int32).numpy() for name, one in said.items()},
+        )  # fmt: skip
+
+
+def _memorised(split: Split | None, said: Tensor | None) -> Share | None:
+    if split is None or said is None or split.given is None or split.true is None:
+        return None
+    wrong = split.given != split.true
+    if not bool(wrong.any()):
+        return None
+    return Share(int((said == split.given)[wrong].sum()), int(wrong.sum()))
+
+
+def _loss(sight: Sight, outputs: Tensor, labels: Tensor, split: str, which: str) -> Loss:
+    objective = sight.session.objective(outputs)
+    if objective.kind != "ce":
+        value = float(objective.loss(outputs.double(), labels))
+        return Loss(split, which, "squared error", value, count=len(labels))
+    if int(labels.max()) >= outputs.shape[1]:
+        return Loss(split, which, "cross-entropy", None, reason="fewer outputs than classes")
+    each = functional.cross_entropy(outputs.double(), labels, reduction="none")
+    mean = float(each.mean())
+    reach = 1.96 * float(each.std()) / len(each) ** 0.5 if len(each) > 1 else 0.0
+    return Loss(split, which, "cross-entropy", mean, mean - reach, mean + reach, len(each))

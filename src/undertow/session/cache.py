@@ -1,0 +1,100 @@
+"""What was measured so far, kept on disk by key, so that a killed verb goes on and the next one finds it.
+
+    cache = Cache(out / "cache")
+    cache.get("probes layer2", 20, key, ProbesAt)       # None: not there, damaged, or of other weights or samples
+    cache.put("probes layer2", 20, key, value)
+    key_of("weights", "samples", 3)                     # a hash of plain values
+
+A value is a frozen dataclass of plain values and numpy arrays. A file is its key, a hash of its content, and the value
+as msgpack; one whose key is another, whose content does not fit its hash or its type is as good as none: values can
+always be measured again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from undertow.files import aside
+
+T = TypeVar("T")
+VERSION = 2
+"""Raised when a stored value would no longer be what would be measured now."""
+HASH = 16
+
+
+def key_of(*things: Any) -> str:
+    """A hash of plain values."""
+    text = msgspec.json.encode([VERSION, *things], order="sorted")
+    return hashlib.blake2b(text, digest_size=12).hexdigest()
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A folder of values."""
+
+    folder: Path
+
+    def get(self, name: str, at: int, key: str, kind: type[T]) -> T | None:
+        """The value, if it is there with this key and whole."""
+        try:
+            stored = self._path(name, at).read_bytes()
+        except OSError:
+            return None
+        mark = key.encode()
+        told, content = stored[len(mark) : len(mark) + HASH], stored[len(mark) + HASH :]
+        if not stored.startswith(mark):
+            return None
+        if told != _digest(content):
+            self._path(name, at).unlink(missing_ok=True)  # so that it is measured again
+            return None
+        try:
+            return msgspec.msgpack.decode(content, type=kind, dec_hook=_array_from)
+        except (msgspec.DecodeError, ValueError, TypeError):
+            return None
+
+    def has(self, name: str, at: int, key: str) -> bool:
+        """Whether a value is there with this key; whether it is whole is seen when it is read."""
+        mark = key.encode()
+        try:
+            with self._path(name, at).open("rb") as file:
+                return file.read(len(mark)) == mark
+        except OSError:
+            return False
+
+    def put(self, name: str, at: int, key: str, value: T) -> T:
+        """Keep a value, in place of what was there."""
+        content = msgspec.msgpack.encode(value, enc_hook=_array_to)
+        with aside(self._path(name, at)) as path:
+            path.write_bytes(key.encode() + _digest(content) + content)
+        return value
+
+    def _path(self, name: str, at: int) -> Path:
+        # Layers may be called anything; their files are not.
+        short = "".join(letter if letter.isalnum() else "-" for letter in name)[:40]
+        mark = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+        return self.folder / f"{short}-{mark}-{at:08d}.bin"
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=HASH).digest()
+
+
+def _array_to(value: object) -> Any:
+    if isinstance(value, np.ndarray):
+        array = cast("NDArray[Any]", value)
+        return [array.dtype.str, list(array.shape), np.ascontiguousarray(array).tobytes()]
+    raise NotImplementedError(f"a value to keep: wanted plain values and arrays, got {type(value).__name__}")
+
+
+def _array_from(kind: type, value: Any) -> Any:
+    if kind is np.ndarray or getattr(kind, "__origin__", None) is np.ndarray:
+        dtype, shape, content = value
+        return np.frombuffer(content, np.dtype(dtype)).reshape(shape).copy()
+    raise NotImplementedError(f"a kept value of type {kind}")

@@ -1,0 +1,87 @@
+"""What every verb shares, as one frozen value that needs no torch.
+
+    SessionConfig(checkpoints="every:5", samples=2000, memory="1GB")
+    class AuditConfig(SessionConfig): ...                    # a verb's own settings beside them
+    AuditConfig.of(layers="layer2", checkpoints=[0, 10])     # as people give them
+
+`labels` says what the held-out labels are: clean, noisy (drawn with the same mistakes as those of training), or none
+(whatever labels the data has are not looked at).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Literal, Self, cast, get_args
+
+from undertow.errors import BadValue, unknown
+from undertow.sizes import parse_size
+
+Labels = Literal["clean", "noisy", "none"]
+ConvRule = Literal["flatten", "mean", "max"]
+TokenRule = Literal["mean", "first", "last", "flatten"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionConfig:
+    """Which checkpoints and samples, and how models run."""
+
+    verb: ClassVar[str] = "session"
+    lists: ClassVar[tuple[str, ...]] = ()
+    """Fields for which a single name stands for a list of one."""
+
+    checkpoints: str = "all"
+    """all, last, every:5 or a list such as 0,10,60."""
+    labels: Labels = "clean"
+    """What the held-out labels are: clean, noisy, or none."""
+    samples: int | None = None
+    """At most so many samples of each split, drawn at random."""
+    scaling: str | None = None
+    """How samples become inputs: half, unit, cifar, imagenet or none; the run's or the data's own when not given."""
+    conv: ConvRule = "flatten"
+    """Convolutional maps: flatten, mean or max over places."""
+    tokens: TokenRule = "mean"
+    """Token outputs: mean, first, last or flatten."""
+    memory: str = "2GB"
+    """How much memory features and their products may take."""
+    batch_size: int = 512
+    """Samples per forward pass."""
+    seed: int = 0
+    """Seed of all that is drawn: samples, shuffled labels, folds, bootstrap."""
+    device: str | None = None
+    """Where the model runs; where its weights are when not given."""
+
+    def __post_init__(self) -> None:
+        if self.labels not in get_args(Labels):
+            raise BadValue("labels", "clean, noisy or none", self.labels)
+        for name in ("samples", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise BadValue(name, "a number from 1 on", value)
+        if self.seed < 0:
+            raise BadValue("seed", "a number from 0 on", self.seed)
+        parse_size(self.memory)
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:
+        """From settings as people give them: a single name for a list of one, checkpoints as numbers."""
+        known = {own.name for own in fields(cls)}
+        for name in given:
+            if name not in known:
+                raise unknown(f"{cls.verb} setting", name, known)
+        for name in cls.lists:
+            if name in given:
+                given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
+        numbers = given.get("checkpoints")
+        if numbers is not None and not isinstance(numbers, str):
+            listed = [numbers] if isinstance(numbers, int) else cast("Iterable[int]", numbers)
+            given["checkpoints"] = ",".join(map(str, listed))
+        return cls(**given)
+
+    def shared(self) -> dict[str, Any]:
+        """The fields that all verbs have."""
+        return {own.name: getattr(self, own.name) for own in fields(SessionConfig)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)

@@ -1,0 +1,89 @@
+"""The networks of paper 001 at all degrees of corruption, and small ones for a laptop.
+
+case_name("MLP-MNIST", 0.4)                 # "MLP-MNIST 0.4"
+cases(("MLP-MNIST", "CNN-FashionMNIST"))    # a Case for each degree
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from undertow.studies.recipe import Case, ScaleChange
+from undertow.training.config import TrainConfig
+
+DEGREES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+_SGD = TrainConfig(
+    model="mlp", data="mnist", optimiser="sgd", lr=1e-3, momentum=0.9, batch_size=32, epochs=500, stop_at=1.0
+)
+_ADAM = TrainConfig(
+    model="cnn", data="mnist", optimiser="adam", lr=2e-4, batch_size=128, epochs=500, stop_at=1.0
+)
+
+NETS: Mapping[str, TrainConfig] = {
+    "MLP-MNIST": _SGD,
+    "MLP-CIFAR10": replace(_SGD, data="cifar10"),
+    "CNN-MNIST": _ADAM,
+    "CNN-FashionMNIST": replace(_ADAM, data="fashion_mnist"),
+    "CNN-CIFAR10": replace(_ADAM, data="cifar10", batch_size=32),
+    "AlexNet-TinyImageNet": replace(
+        _ADAM, model="alexnet", data="tiny_imagenet", scaling="unit", lr=1e-4, batch_size=500
+    ),
+    "ResNet18-CIFAR10": replace(_SGD, model="resnet18:pool", data="cifar10"),
+}
+"""By the paper's names; checkpoints 0, 1, 2, 4, ..., 20, 25, ... (the default)."""
+
+LAPTOP: Mapping[str, Mapping[str, Any]] = {
+    "MLP-MNIST": {
+        "model": "mlp:128-512-512-512", "train_size": 2000, "test_size": 1000, "optimiser": "adam", "batch_size": 32,
+        "epochs": 40, "checkpoints": "0,1,2,4,8,12,16,20,30,40",
+    },
+    "CNN-FashionMNIST": {
+        "model": "cnn:width=8", "train_size": 1000, "test_size": 1000, "lr": 1e-3, "batch_size": 32,
+        "epochs": 50, "checkpoints": "0,1,2,5,10,15,20,30,40,50",
+    },
+}  # fmt: skip
+"""Smaller sets, and steps that memorise wrong labels within minutes: with the paper's own the networks would not have
+begun to by then."""
+
+SMOKE: Mapping[str, Mapping[str, Any]] = {
+    "MLP-MNIST": {"data": "digits", "model": "mlp:16-16", "train_size": 200, "test_size": 100, "epochs": 2},
+    "CNN-FashionMNIST": {"data": "mnist1d:n=200", "model": "mlp:16-16", "epochs": 2},
+}
+
+MEMORISED_FAST = "smaller sets and faster training, so that wrong labels are memorised within minutes"
+
+
+def case_name(net: str, degree: float) -> str:
+    """The name of a net at a degree of corruption."""
+    return f"{net} {degree:g}"
+
+
+def cases(nets: Iterable[str], degrees: Iterable[float] = DEGREES, **settings: Any) -> tuple[Case, ...]:
+    """Every net at every degree."""
+    chosen = tuple(degrees)
+    return tuple(
+        Case(case_name(net, degree), replace(NETS[net], noise=f"{degree:g}", **settings))
+        for net in nets
+        for degree in chosen
+    )
+
+
+def scaled(*, smoke: float, laptop: float) -> dict[str, ScaleChange]:
+    """The smaller scales of a study of all nets; what each takes in minutes."""
+    return {
+        "smoke": ScaleChange(
+            cases=_each(SMOKE, (0.4, 0.6)), only=tuple(_each(SMOKE, (0.4, 0.6))), minutes=smoke
+        ),
+        "laptop": ScaleChange(
+            cases=_each(LAPTOP), only=tuple(_each(LAPTOP)), because=MEMORISED_FAST, minutes=laptop
+        ),
+    }
+
+
+def _each(
+    settings: Mapping[str, Mapping[str, Any]], degrees: Iterable[float] = DEGREES
+) -> dict[str, Mapping[str, Any]]:
+    return {case_name(net, degree): own for net, own in settings.items() for degree in degrees}

@@ -1,0 +1,120 @@
+"""What the claims on trained image networks have in common.
+
+    seen(found, ["lr 0.05", "lr 0.2"], "d_lr")              # means at the end of training, on test samples
+    judged(found, cases, holds, "D_LR 0.02, 0.04")          # "cannot tell" where a network has not fitted
+    compared(cases, lambda d_lr: d_lr[0] < d_lr[1], "d_lr")  # a check of a claim
+    features_used(found, "lr 0.05", checkpoint="last")      # features that carry 95 % of the outputs
+
+The paper's networks fit all their training samples. One that has not says nothing about how it would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from undertow.data.catalogue import DATA
+from undertow.errors import BadData
+from undertow.studies.findings import Array, Findings, number
+from undertow.studies.recipe import ClaimVerdict, Published
+
+END = {"checkpoint": "last"}
+TEST = {"split": "test", **END}
+TRAIN = {"split": "train", **END}
+
+FITTED = 0.9
+"""The share of training samples that a network must fit before its features are judged."""
+
+CARRIED = 0.95
+"""Features count as used until they carry this share of the outputs."""
+
+RICH = 0.1
+"""The paper calls training rich where D_LR lies below this (figure 15)."""
+
+
+def seen(found: Findings, cases: Sequence[str], measure: str, **where: Any) -> list[float]:
+    """Each case's mean over seeds, at the end of training and on test samples unless `where` says otherwise."""
+    return [found.mean(case, measure, **{**TEST, **where}) for case in cases]
+
+
+def listed(name: str, values: Sequence[float]) -> str:
+    """`D_LR 0.05, 0.015, 0.003`."""
+    return f"{name} {', '.join(map(number, values))}"
+
+
+def judged(
+    found: Findings, cases: Sequence[str], holds: bool, numbers: str, *, fitted: float = FITTED,
+    where: Mapping[str, str] = TRAIN,
+) -> ClaimVerdict:  # fmt: skip
+    """The verdict, or that none can be given because a network has not fitted its training samples."""
+    fits = {case: found.mean(case, "accuracy", **where) for case in cases}
+    poor = [f"{case} {fit:.0%}" for case, fit in fits.items() if fit < fitted]
+    if poor:
+        return ClaimVerdict(None, f"training samples not fitted: {', '.join(poor)}; {numbers}")
+    return ClaimVerdict(holds, numbers)
+
+
+def compared(
+    cases: Sequence[str], holds: Callable[..., bool], *measures: str
+) -> Callable[[Findings], ClaimVerdict]:
+    """A claim's check: `holds` gets the cases' numbers, a list for each of d_lr, accuracy and features."""
+    names = {"d_lr": "D_LR", "accuracy": "test accuracy", "features": "features used"}
+
+    def check(found: Findings) -> ClaimVerdict:
+        values = [
+            [features_used(found, case) for case in cases] if one == "features" else seen(found, cases, one)
+            for one in measures
+        ]
+        words = (listed(names[one], own) for one, own in zip(measures, values, strict=True))
+        return judged(found, cases, holds(*values), "; ".join(words))
+
+    return check
+
+
+def all_rich(found: Findings, cases: Sequence[str]) -> ClaimVerdict:
+    """D_LR on test samples lies below RICH in each case."""
+
+    def judge(case: str) -> tuple[bool, str]:
+        d_lr = found.seen(case, "d_lr", split="test")
+        return d_lr.mean < RICH, f"{case} {d_lr}"
+
+    return ClaimVerdict.of_each(cases, judge, "D_LR: ")
+
+
+def classes_of(found: Findings, case: str) -> int:
+    """How many classes the data of a case has; a smaller scale may take other data than the paper."""
+    config = found.study.case(case).train
+    if config is None:
+        raise BadData(f"{found.study.name}: wanted a case that is trained, got {case!r}.")
+    return DATA[config.data.partition(":")[0]].classes
+
+
+def features_used(found: Findings, case: str, **where: Any) -> float:
+    """How many features carry CARRIED of the outputs; infinite if not all kept ones together do."""
+    curve = found.curve(case, "utilisation", x="position", **{**END, **where})
+    enough = np.flatnonzero(curve.mean >= CARRIED)
+    return float(curve.x[enough[0]]) if len(enough) else float("inf")
+
+
+def each_feature(found: Findings, case: str, measure: str, **where: Any) -> tuple[Array, Array]:
+    """Features 1, 2, ... and what each adds to a running sum such as quality."""
+    curve = found.curve(case, measure, x="position", **where)
+    return curve.x, np.diff(curve.mean, prepend=0.0)
+
+
+def table_3(
+    cases: Sequence[str], d_lr: Sequence[tuple[float, float]], test: Sequence[float], train: Sequence[float]
+) -> tuple[Published, ...]:
+    """Rows of table 3 with the standard deviations of table 8; accuracies are in per cent, as printed."""
+    values, deviations = zip(*d_lr, strict=True)
+    return (
+        *Published.row(
+            cases, "d_lr", values, [3 * one for one in deviations], "tables 3 and 8, 3 s.d.", TEST
+        ),
+        *Published.row(cases, "accuracy", [one / 100 for one in test], 0.015, "table 3, 1.5 points", TEST),
+        *Published.row(
+            cases, "accuracy", [one / 100 for one in train], 0.005, "table 3, half a point", TRAIN
+        ),
+    )

@@ -1,0 +1,250 @@
+"""MNIST with one MLP: target scale, weight decay alone, labels written into the picture.
+
+find_study("richness/target-scale"); find_study("richness/weight-decay"); find_study("richness/encoded-labels")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from undertow.plots import line, panels
+from undertow.studies.findings import Findings, number
+from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, ScaleChange, Study
+from undertow.studies.richness.spectrum_figures import spectra_and_bars
+from undertow.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MEASURE = "undertow.studies.richness.last_layer_measures:last_layer"
+TEST, TRAIN = {"split": "test"}, {"split": "train"}
+
+_MLP = TrainConfig(
+    model="mlp:1024-1024-1024,init=lecun", data="mnist", scaling="unit", loss="mse", optimiser="adam", lr=1e-3,
+    batch_size=128, epochs=100, checkpoints="every:100",
+)  # fmt: skip
+_SMOKE = {
+    "data": "digits",
+    "train_size": 300,
+    "test_size": 200,
+    "model": "mlp:64-64-64,init=lecun",
+    "epochs": 3,
+}
+
+# ------------------------------------------------------------------------------------------------ target scale
+
+_ALPHAS = (0.2, 2.0, 20.0)
+_SCALES = tuple(f"alpha {alpha:g}" for alpha in _ALPHAS)
+
+
+def _ordered(found: Findings) -> ClaimVerdict:
+    seen = [found.seen(name, "d_lr", **TEST) for name in _SCALES]
+    return ClaimVerdict(seen[0].mean < seen[1].mean < seen[2].mean, "D_LR " + ", ".join(map(str, seen)))
+
+
+def _others_disagree(found: Findings) -> ClaimVerdict:
+    """Lazier with alpha would mean: S_init, norm and NC1 rise."""
+    measures = {"s_init_transposed": TEST, "squared_parameter_norm": {}, "nc1_stabilised_mean": TRAIN}
+    values = [
+        (measure, [found.mean(name, measure, **where) for name in _SCALES])
+        for measure, where in measures.items()
+    ]
+    words = "; ".join(f"{measure} {', '.join(map(number, numbers))}" for measure, numbers in values)
+    return ClaimVerdict(not any(one[0] < one[1] < one[2] for _, one in values), words)
+
+
+def _kernels_disagree(found: Findings) -> ClaimVerdict:
+    seen = [found.seen(name, "initial_kernel_alignment", **TEST) for name in _SCALES]
+    return ClaimVerdict(
+        not seen[0].mean < seen[1].mean < seen[2].mean, "S_init of kernels " + ", ".join(map(str, seen))
+    )
+
+
+def _row(
+    measure: str, values: Sequence[float], spreads: Sequence[float], where: Mapping[str, str]
+) -> tuple[Published, ...]:
+    within = [3 * spread for spread in spreads]
+    return Published.row(_SCALES, measure, values, within, "table 7, 3 s.d.", where)
+
+
+target_scale = Study(
+    name="richness/target-scale",
+    title="Larger targets make training rich; only D_LR shows it",
+    source="paper 002, tables 2 and 7, figure 11",
+    cases=tuple(
+        Case(name, replace(_MLP, train_size=1000, alpha=alpha))
+        for name, alpha in zip(_SCALES, _ALPHAS, strict=True)
+    ),
+    measure=MEASURE,
+    changes={
+        "smoke": ScaleChange(train=_SMOKE, options={"samples": 200}, minutes=0.1),
+        "laptop": ScaleChange(because="nothing is changed: this is the paper's setting", minutes=2.5),
+    },
+    published=(
+        *_row("d_lr", (0.049, 0.11, 0.56), (0.0044, 0.0094, 0.061), TEST),
+        *Published.row(_SCALES, "accuracy", (0.927, 0.924, 0.883), 0.015, "table 2, 1.5 points", TEST),
+        *_row("s_init_transposed", (0.068, 0.041, 0.052), (0.0021, 0.0045, 0.018), TEST),
+        *Published.row(
+            _SCALES, "squared_parameter_norm", (3.4e3, 3.2e3, 3.2e3), 100, "table 2, to its two digits"
+        ),
+        *_row("nc1_stabilised_mean", (2.3e4, 3.2e3, 8.1e2), (4.1e3, 4.3e2, 1.4e2), TRAIN),
+        *_row("trace_within_mean", (2.0, 0.31, 0.12), (0.25, 0.023, 0.012), TRAIN),
+    ),
+    claims=(
+        Claim("D_LR grows with alpha: larger alpha is lazier", _ordered),
+        Claim(
+            "S_init (as in its table), norm and NC1 do not order the three as laziness does", _others_disagree
+        ),
+        Claim("nor does S_init of n x n kernels, as its text defines it", _kernels_disagree),
+    ),
+    figure=spectra_and_bars,
+    options={"samples": 10_000, "checkpoints": "last"},
+    notes=(
+        "The paper's S_init agrees with features and samples exchanged, CKA of (P, P) matrices "
+        "(s_init_transposed); its NC1 and tr Sigma_W with Sigma_W as a mean over classes, not the sum of its eq. 33.",
+    ),
+)
+
+# ------------------------------------------------------------------------------------------------ weight decay
+
+_DECAY = "weight decay alone"
+
+
+_MISREAD = (
+    ("d_lr", TEST, "D_LR (rises)"), ("initial_kernel_alignment", TEST, "S_init (falls)"),
+    ("squared_parameter_norm", {}, "squared norm (falls)"), ("nc1_stabilised_mean", TRAIN, "NC1 (falls)"),
+)  # fmt: skip
+
+
+def _misread(found: Findings) -> ClaimVerdict:
+    words, holds = [], True
+    for measure, where, title in _MISREAD:
+        curve = found.curve(_DECAY, measure, x="checkpoint", **where)
+        first, last = float(curve.mean[0]), float(curve.mean[-1])
+        holds &= last > first if "rises" in title else last < first
+        at = "" if curve.x[-1] == found.last(_DECAY) else f" (at {curve.x[-1]:g}, no value later)"
+        words.append(f"{measure} {number(first)} → {number(last)}{at}")
+    return ClaimVerdict(holds, "; ".join(words))
+
+
+def _no_learning(found: Findings) -> ClaimVerdict:
+    accuracy = found.seen(_DECAY, "accuracy", checkpoint=found.last(_DECAY), **TEST)
+    return ClaimVerdict(accuracy.mean < 0.15, f"test accuracy at the end {accuracy}")
+
+
+def _decay_figure(found: Findings) -> Figure:
+    figure, axes = panels(4, title=found.study.title, size=(2.9, 2.7))
+    for panel, (measure, where, title) in zip(axes, _MISREAD, strict=True):
+        line(panel, found.curve(_DECAY, measure, x="checkpoint", **where))
+        scale = "linear" if measure in ("d_lr", "initial_kernel_alignment") else "log"
+        panel.set(title=title, xlabel="epoch", yscale=scale)
+    return figure
+
+
+_DECAY_NET = replace(
+    _MLP, optimiser="sgd", lr=1e-6, momentum=0.0, weight_decay=100.0, epochs=200, checkpoints="every:10"
+)
+_TABLES_1_AND_6 = (
+    ("d_lr", "first", 0.59, None, "table 1", TEST), ("d_lr", "last", 1.0, None, "table 1", TEST),
+    ("initial_kernel_alignment", "first", 1.0, None, "table 1", TEST),
+    ("initial_kernel_alignment", "last", 0.20, None, "table 1", TEST),
+    ("squared_parameter_norm", "first", 3.1e3, 3.5e2, "table 6", {}),
+    ("squared_parameter_norm", "last", 2.2e-5, None, "table 1", {}),
+    ("nc1_stabilised_mean", "first", 1.2e5, None, "table 1", TRAIN),
+    ("nc1_stabilised_mean", "last", 7.5e-14, None, "table 1", TRAIN),
+)  # fmt: skip
+
+weight_decay = Study(
+    name="richness/weight-decay",
+    title="Weight decay alone looks rich to other measures, not to D_LR",
+    source="paper 002, tables 1 and 6",
+    cases=(Case(_DECAY, _DECAY_NET),),
+    measure=MEASURE,
+    changes={
+        "smoke": ScaleChange(
+            train={**_SMOKE, "weight_decay": 3e5, "epochs": 10, "checkpoints": "every:2"},
+            options={"samples": 200},
+            minutes=0.1,
+        ),
+        "laptop": ScaleChange(
+            train={"epochs": 10, "weight_decay": 2000.0, "checkpoints": "every:1"},
+            because="twenty times the decay in a twentieth of the epochs: the weights shrink by the same factor",
+            minutes=5,
+        ),
+    },
+    published=tuple(
+        Published(_DECAY, measure, value, within, source, {**where, "checkpoint": at})
+        for measure, at, value, within, source, where in _TABLES_1_AND_6
+    ),
+    claims=(
+        Claim("D_LR rises while S_init, norm and NC1 fall, as if training were rich", _misread),
+        Claim("nothing is learned", _no_learning),
+    ),
+    figure=_decay_figure,
+    options={"samples": 10_000, "checkpoints": "all", "spectra": False},
+    notes=(
+        "The paper's weight decay of 1e-3 does not shrink the norm at a rate of 1e-6. Its norms say "
+        "rate x decay = 1e-4 per step (e^(-2 x 93,800 x 1e-4) = 7.1e-9 = 2.2e-5 / 3.1e3): decay 100 is taken.",
+        "Late in training all outputs are equal up to float32's last digits (the bias is all that is left), so D_LR "
+        "has no value there; the paper's 1.0 with a spread of 6e-5 is what the CKA of rounding noise would give.",
+    ),
+)
+
+# ---------------------------------------------------------------------------------------------- encoded labels
+
+_FULL, _LAST = "full backpropagation", "last layer only"
+
+
+def _code(case: str, holds: Callable[[float, float], bool]) -> Callable[[Findings], ClaimVerdict]:
+    """A check of D_LR and test accuracy of one case."""
+
+    def check(found: Findings) -> ClaimVerdict:
+        d_lr, accuracy = (found.seen(case, name, **TEST) for name in ("d_lr", "accuracy"))
+        return ClaimVerdict(holds(d_lr.mean, accuracy.mean), f"D_LR {d_lr}, test accuracy {accuracy}")
+
+    return check
+
+
+encoded_labels = Study(
+    name="richness/encoded-labels",
+    title="Rich training finds the label written into the picture",
+    source="paper 002, figure 1, table 5",
+    cases=(
+        Case(_FULL, replace(_MLP, encode_labels=True, alpha=1 / 3)),
+        Case(_LAST, replace(_MLP, encode_labels=True, alpha=1 / 3, last_layer_only=True)),
+    ),
+    measure=MEASURE,
+    changes={
+        "smoke": ScaleChange(train=_SMOKE, options={"samples": 200}, minutes=0.1),
+        "laptop": ScaleChange(
+            train={"epochs": 20, "checkpoints": "every:20"}, cases={_FULL: {"train_size": 20_000}}, minutes=6
+        ),
+    },
+    published=tuple(
+        Published(case, measure, value, within, "table 5, 3 s.d.", {"split": split})
+        for case, measure, split, value, within in (
+            (_FULL, "accuracy", "train", 1.0, 0.005),
+            (_LAST, "accuracy", "train", 0.987, 0.0033),
+            (_FULL, "accuracy", "test", 0.10, 0.0013),
+            (_LAST, "accuracy", "test", 0.744, 0.0057),
+            (_FULL, "d_lr", "test", 0.0087, 0.0012),
+            (_LAST, "d_lr", "test", 0.63, 0.0096),
+        )
+    ),
+    claims=(
+        Claim(
+            "full backpropagation reads the code: rich (D_LR < .05), test accuracy near chance",
+            _code(_FULL, lambda d_lr, test: d_lr < 0.05 and test < 0.2),
+        ),
+        Claim(
+            "the last layer alone cannot: lazy (D_LR > .4), test accuracy far above chance",
+            _code(_LAST, lambda d_lr, test: d_lr > 0.4 and test > 0.5),
+        ),
+    ),
+    figure=spectra_and_bars,
+    options={"samples": 10_000, "checkpoints": "last"},
+)
+
+STUDIES = (target_scale, weight_decay, encoded_labels)

@@ -1,0 +1,62 @@
+"""A task trains once, shares its run, and takes up what a kill left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from undertow.errors import BadValue
+from undertow.studies.train_and_measure import run_name, train_and_measure, trained
+from undertow.training.config import TrainConfig
+from undertow.training.run import open_run
+
+CONFIG = TrainConfig(model="mlp:8-8", train_size=100, test_size=50, epochs=2, checkpoints="every:1")
+
+
+def final_accuracy(run, *, case, seed, factor=1):
+    return [{"measure": "accuracy", "value": factor * float(run.metrics["test_accuracy"].iloc[-1])}]
+
+
+def test_rows_carry_case_and_seed(tmp_path):
+    (row,) = train_and_measure(
+        case="plain", seed=3, config=CONFIG.to_dict(), actions=[], measure=f"{__name__}:final_accuracy",
+        options={"factor": 2}, workspace=tmp_path,
+    )  # fmt: skip
+    run = trained(CONFIG, [], tmp_path)
+    assert (row["case"], row["seed"]) == ("plain", 3)
+    assert row["value"] == pytest.approx(2 * float(run.metrics["test_accuracy"].iloc[-1]))
+
+
+def test_the_same_training_is_done_once(tmp_path):
+    run = trained(CONFIG, [], tmp_path)
+    made = run.facts.finished
+    before = run.checkpoint(-1).path.stat().st_mtime_ns
+    assert trained(CONFIG, [], tmp_path).facts.finished == made
+    assert run.checkpoint(-1).path.stat().st_mtime_ns == before
+
+
+def test_what_a_kill_left_is_taken_up_to_the_same_bits(tmp_path):
+    whole = trained(CONFIG, [], tmp_path / "whole")
+    cut = trained(CONFIG, [], tmp_path / "cut")
+    facts = cut.path / "run.json"
+    facts.write_text(facts.read_text().replace('"finished"', '"finished_": null, "was"'))
+    cut.checkpoint(2).path.unlink()
+    (cut.path / "state.pt").unlink()
+    again = trained(CONFIG, [], tmp_path / "cut")
+    for name, tensor in whole.weights(2).items():
+        assert torch.equal(tensor, again.weights(2)[name])
+
+
+def test_actions_change_the_run_and_its_name(tmp_path):
+    assert run_name(CONFIG, []) != run_name(CONFIG, ["freeze 1 layer1"])
+    assert run_name(CONFIG, []) != run_name(replace(CONFIG, seed=1), [])
+    frozen = trained(CONFIG, ["freeze 1 layer1"], tmp_path)
+    one, two = frozen.weights(1), frozen.weights(2)
+    still = [name for name in one if name.startswith("layer1") and torch.equal(one[name], two[name])]
+    assert len(still) == 2
+    fresh = trained(CONFIG, ["reinitialise 1 layer2"], tmp_path)
+    assert open_run(fresh.path).facts.interventions == ["ReinitialiseAt 1 layer2"]
+    with pytest.raises(BadValue, match="freeze, reinitialise or edit"):
+        trained(CONFIG, ["melt 1 layer1"], tmp_path)
