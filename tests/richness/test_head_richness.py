@@ -13,6 +13,7 @@ from torch import nn
 from undertow.errors import BadData
 from undertow.richness import (
     HeadRichness,
+    KnownKernel,
     d_lr_interval,
     effective_dimension,
     head_richness,
@@ -102,6 +103,7 @@ def test_arrays_and_a_known_norm_do_as_well_and_results_can_be_stored():
     found = head_richness(**{name: part.numpy() for name, part in own.items()}, model=3.5, classes=4)
     assert found == head_richness(**own, model=3.5)
     assert found.squared_parameter_norm.value == 3.5
+    assert found == head_richness(**{**own, "initial": KnownKernel.of(own["initial"])}, model=3.5)
     assert msgspec.json.decode(msgspec.json.encode(found), type=HeadRichness) == found
 
 
