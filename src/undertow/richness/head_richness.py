@@ -156,16 +156,16 @@ def collapse_measures(
     return found
 
 
-def interval_bytes(count: int, dim: int) -> int:
-    """What the interval of D_LR takes: the products, and a group of rows with its own."""
+def interval_bytes(count: int, dim: int, outputs: int) -> int:
+    """What the interval of D_LR takes: the products, a group of rows with its own, and all groups' with outputs."""
     side, group = min(count, dim), count // GROUPS + 2
-    return 8 * (side**2 + group * (dim + side))
+    return 8 * (side**2 + group * (dim + side) + 3 * GROUPS * dim * outputs)
 
 
 def _with_interval(
     value: float, kernel: Kernel, rows: Tensor, outputs: Tensor, memory: int, seed: int
 ) -> Measured:
-    if interval_bytes(*rows.shape) > memory // 2:
+    if interval_bytes(len(rows), rows.shape[1], outputs.shape[1]) > memory // 2:
         return Measured(value, reason="no interval: its moments do not fit into the memory")
     try:
         groups = drawn_groups(len(rows), GROUPS, seed)
