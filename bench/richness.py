@@ -1,10 +1,12 @@
-"""What the richness lens costs: D_LR beside the one product it needs and beside CKA on n x n kernels; the tracker
-beside a training step; memory while samples stream.
+"""What the richness lens costs: D_LR beside the one product it needs and beside CKA on n x n kernels; all measures of
+a head beside the separate functions; memory while samples stream.
 
-OMP_NUM_THREADS=1 python bench/richness.py [--quick] [--json FILE]
+OMP_NUM_THREADS=1 python bench/richness.py [--quick] [--json FILE] [--before SRC]
 
 Goals: D_LR at n = 10,000, p = 1,024, C = 10 at most twice the p x p product and at least 50 times faster than CKA on
-kernels; tracker under 2 % of a step (MLP 256-256-256, batch 64, Adam); memory p^2 + batch whatever n.
+kernels; `head_richness` at least four times faster than the separate functions as they were before it (--before names
+the src folder of such a commit; without it they are those of today, which share the new products); memory
+p^2 + batch whatever n.
 
 Each way is set beside what uses the same numbers: d_lr multiplies float32 features in float32, so it stands beside the
 float32 product and float32 kernels, and also beside float64 kernels, which someone takes who wants its digits.
@@ -16,25 +18,25 @@ kernels. --quick uses n = 3,000.
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import random
 import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from _ratio import median_seconds, report
-from undertow.models.build import build_model
-from undertow.richness import DLR, RichnessTracker, d_lr, d_lr_interval
+from undertow import richness
+from undertow.richness import DLR, d_lr, d_lr_interval
 
 DIM, OUTPUTS = 1024, 10
+HEADS = ((1000, 2048), (2000, 512))
 
 
 def samples(count: int) -> tuple[Tensor, Tensor]:
@@ -104,47 +106,73 @@ def seconds_of(run: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def tracker_rows(rounds: int, block: int = 20) -> list[dict[str, object]]:
-    """Steps with and without the tracker in turns; CPU time, which a busy machine disturbs least."""
-    model = build_model("mlp:256-256-256", (1, 8, 8), 10, seed=0).train()
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+def head_samples(count: int, dim: int) -> tuple[Tensor, ...]:
+    """Features now and before training, labels, weights and outputs."""
     g = torch.Generator().manual_seed(0)
-    x, y = torch.randn(64, 1, 8, 8, generator=g), torch.randint(10, (64,), generator=g)
+    labels = torch.randint(OUTPUTS, (count,), generator=g)
+    now = (torch.randn(count, dim, generator=g) + torch.randn(OUTPUTS, dim, generator=g)[labels]).relu()
+    before = torch.randn(count, dim, generator=g).relu()
+    weight = torch.randn(OUTPUTS, dim, generator=g)
+    return now, before, labels, weight, now @ weight.T
 
-    def seconds() -> float:
-        began = time.process_time()
-        for _ in range(block):
-            optimiser.zero_grad()
-            nn.functional.cross_entropy(model(x), y).backward()
-            optimiser.step()
-        return (time.process_time() - began) / block
 
-    trackers = {"none": None, **{f"every={n}": RichnessTracker(model, every=n) for n in (1, 4)}}
-    times: dict[str, list[float]] = {name: [] for name in trackers}
-    names, order = list(trackers), random.Random(0)
-    for turn in range(rounds + 10):
-        order.shuffle(names)  # whoever comes first after the other finds other things in the cache
-        for name in names:
-            with trackers[name] or nullcontext():
-                taken = seconds()
-            if turn >= 10:  # the first turns fill the window
-                times[name].append(taken)
-    best = {name: statistics.median(taken) for name, taken in times.items()}
-    # Turn by turn: what slows a moment down slows its neighbours alike.
-    shares = {
-        name: statistics.median(own / bare for own, bare in zip(taken, times["none"], strict=True))
-        for name, taken in times.items()
+def separate(count: int, dim: int) -> dict[str, Callable[[], object]]:
+    """The functions one by one, under the names of today or of earlier commits, and the whole spectrum."""
+    now, before, labels, weight, outputs = head_samples(count, dim)
+    aligned = getattr(richness, "initial_kernel_alignment", None) or richness.s_init
+    spectrum = getattr(richness, "feature_spectrum", None) or richness.spectrum
+
+    def measures() -> None:
+        richness.d_lr_interval(now, outputs)
+        richness.effective_dimension(now)
+        richness.effective_dimension(now, True)
+        aligned(before, now)
+        richness.neural_collapse(now, labels, weight, OUTPUTS, outputs)
+
+    return {"measures": measures, "spectrum": lambda: spectrum(before, now, labels, outputs)}
+
+
+def together(count: int, dim: int) -> dict[str, Callable[[], object]]:
+    """All measures at once, also with the start's kernel made before; and the spectrum's first 100 positions."""
+    now, before, labels, weight, outputs = head_samples(count, dim)
+    own = {"labels": labels, "weight": weight, "classes": OUTPUTS}
+    known = richness.KnownKernel.of(before)
+    return {
+        "measures": lambda: richness.head_richness(now, outputs, initial=before, **own),
+        "start known": lambda: richness.head_richness(now, outputs, initial=known, **own),
+        "spectrum": lambda: richness.feature_spectrum(before, now, labels, outputs, positions=100),
     }
-    seen = trackers["every=1"]
-    assert seen is not None
-    compute = median_seconds({"compute": seen.compute})["compute"]
-    return [
-        {
-            "tracker": name, "step ms": round(1e3 * taken, 3),
-            "share %": round(100 * (shares[name] - 1), 2), "compute() ms": round(1e3 * compute, 1),
-        }
-        for name, taken in best.items()
-    ]  # fmt: skip
+
+
+def cpu_seconds(contenders: dict[str, Callable[[], object]]) -> dict[str, float]:
+    return median_seconds(contenders, 7, clock=time.process_time)
+
+
+def head_rows(before: Path | None) -> list[dict[str, object]]:
+    """CPU seconds of one thread; the older functions run in a process of their own, before and after ours."""
+    rows: list[dict[str, object]] = []
+    for count, dim in HEADS:
+        apart = [older(before, count, dim)] if before else []
+        ours = cpu_seconds(together(count, dim))
+        apart.append(older(before, count, dim) if before else cpu_seconds(separate(count, dim)))
+        for name, taken in ours.items():
+            other = statistics.mean(one["spectrum" if name == "spectrum" else "measures"] for one in apart)
+            rows.append(
+                {
+                    "head": name, "n": count, "p": dim, "together": round(taken, 4), "separate": round(other, 4),
+                    "ratio": round(other / taken, 1),
+                }
+            )  # fmt: skip
+    return rows
+
+
+def older(source: Path, count: int, dim: int) -> dict[str, float]:
+    """CPU seconds of the separate functions of another commit."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--separate", str(count), str(dim)],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(source.resolve())},
+    )  # fmt: skip
+    return json.loads(done.stdout)
 
 
 def peak_memory(count: int) -> int:
@@ -170,15 +198,20 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--before", type=Path, help="src folder of an earlier commit")
     parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--separate", type=int, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
     if options.stream:
         stream_only(options.stream)
         return
+    if options.separate:
+        print(json.dumps(cpu_seconds(separate(*options.separate))))
+        return
     # First, while this process is small: a process starts with its parent's peak.
     report([{"streamed samples": n, "peak MB": peak_memory(n)} for n in (512, 5_120, 81_920)])
-    report(tracker_rows(20 if options.quick else 200))
+    report(head_rows(options.before))
     report(d_lr_rows(3_000 if options.quick else 10_000), options.json)
 
 

@@ -13,6 +13,7 @@ from torch import nn
 from undertow.errors import BadData
 from undertow.richness import (
     HeadRichness,
+    KnownKernel,
     d_lr_interval,
     effective_dimension,
     head_richness,
@@ -97,11 +98,20 @@ def test_invariant_to_rotation_of_features():
     assert found.d_lr.low == pytest.approx(plain.d_lr.low, rel=1e-9)
 
 
+def test_autocast_does_not_reach_the_products():
+    """Fails if float32 features are multiplied in bfloat16: three digits are left."""
+    own = sample(300, 20, torch.float32)
+    plain = head_richness(**own)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert head_richness(**own) == plain
+
+
 def test_arrays_and_a_known_norm_do_as_well_and_results_can_be_stored():
     own = sample(100, 8)
     found = head_richness(**{name: part.numpy() for name, part in own.items()}, model=3.5, classes=4)
     assert found == head_richness(**own, model=3.5)
     assert found.squared_parameter_norm.value == 3.5
+    assert found == head_richness(**{**own, "initial": KnownKernel.of(own["initial"])}, model=3.5)
     assert msgspec.json.decode(msgspec.json.encode(found), type=HeadRichness) == found
 
 
@@ -122,7 +132,7 @@ def test_what_was_not_given_is_told():
 
 @pytest.mark.parametrize(("n", "p"), SHAPES)
 def test_no_interval_where_it_does_not_fit_into_half_of_the_memory(n, p):
-    own, need = sample(n, p), 2 * interval_bytes(n, p)
+    own, need = sample(n, p), 2 * interval_bytes(n, p, 4)
     fits, short = (
         head_richness(own["features"], own["outputs"], memory=room).d_lr for room in (need, need - 1)
     )

@@ -100,7 +100,7 @@ def test_moments_are_gathered_where_features_do_not_fit(memory):
     assert (found.d_lr.low is None) == (memory != "10GB")
     assert found.d_lr.reason == ("" if memory == "10GB" else "no interval: it needs the samples")
     assert measure_richness(model, x, batch_size=16, memory="1kB").nc1.reason == "no labels were given"
-    with pytest.raises(BadData, match="wanted 70 labels, .* got 60"):
+    with pytest.raises(BadData, match=r"wanted 70 labels, .* got 60"):
         measure_richness(model, x, y[:60], batch_size=16, memory=memory)
 
 

@@ -24,8 +24,8 @@ from undertow.richness.collapse import Collapse, neural_collapse
 from undertow.richness.dimension import dimension_of
 from undertow.richness.intervals import GROUPS, drawn_groups, jackknifed, values_without
 from undertow.richness.kernel import Kernel
-from undertow.richness.rows import Array, class_numbers, float_rows, same_count
-from undertow.richness.similarity import cka_of, squared_parameter_norm
+from undertow.richness.rows import Array, class_numbers, same_count
+from undertow.richness.similarity import KnownKernel, cka_of, squared_parameter_norm
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def head_richness(
     labels: Array | None = None,
     weight: Array | None = None,
     classes: int = 0,
-    initial: Array | None = None,
+    initial: Array | KnownKernel | None = None,
     model: nn.Module | float | None = None,
     memory: int = 2 * 10**9,
     seed: int = 0,
@@ -91,7 +91,8 @@ def head_richness(
         labels: class numbers (N,), for neural collapse.
         weight: of the head (C, P), for `nc3`.
         classes: how many; 0 for one more than the largest label.
-        initial: features of the same samples before training, for `initial_kernel_alignment`.
+        initial: features of the same samples before training, for `initial_kernel_alignment`; for many calls
+            `KnownKernel.of(features)`, made once.
         model: the network, or its squared parameter norm where that is known.
         memory: bytes; D_LR has no interval where that would take more than half of them.
         seed: of the draw of the interval's groups.
@@ -105,9 +106,11 @@ def head_richness(
     if found.d_lr.value is not None:
         found = replace(found, d_lr=_with_interval(found.d_lr.value, kernel, rows, outs, memory, seed))
     if initial is not None:
-        before = float_rows(initial, "head_richness, initial").to(rows.device)
-        same_count("head_richness", rows, before)
-        alignment = _measured(lambda: cka_of(kernel, rows, before, precise=False))
+        before = (
+            initial if isinstance(initial, KnownKernel) else KnownKernel.of(initial, "head_richness, initial")
+        )
+        same_count("head_richness", rows, before.rows)
+        alignment = _measured(lambda: cka_of(KnownKernel(rows, kernel), before))
         found = replace(found, initial_kernel_alignment=alignment)
     if labels is None:
         return found
@@ -153,16 +156,16 @@ def collapse_measures(
     return found
 
 
-def interval_bytes(count: int, dim: int) -> int:
-    """What the interval of D_LR takes: the products, and a group of rows with its own."""
+def interval_bytes(count: int, dim: int, outputs: int) -> int:
+    """What the interval of D_LR takes: the products, a group of rows with its own, and all groups' with outputs."""
     side, group = min(count, dim), count // GROUPS + 2
-    return 8 * (side**2 + group * (dim + side))
+    return 8 * (side**2 + group * (dim + side) + 3 * GROUPS * dim * outputs)
 
 
 def _with_interval(
     value: float, kernel: Kernel, rows: Tensor, outputs: Tensor, memory: int, seed: int
 ) -> Measured:
-    if interval_bytes(*rows.shape) > memory // 2:
+    if interval_bytes(len(rows), rows.shape[1], outputs.shape[1]) > memory // 2:
         return Measured(value, reason="no interval: its moments do not fit into the memory")
     try:
         groups = drawn_groups(len(rows), GROUPS, seed)

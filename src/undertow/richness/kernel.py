@@ -139,7 +139,7 @@ def shared_size(
     cross, dtype = first.mean.new_zeros(len(first.mean), len(second.mean)), product_dtype(others, precise)
     for part, other in zip(rows.split(BLOCK), others.split(BLOCK), strict=True):
         left, right = centred(part, first.mean, first.scale), centred(other, second.mean, second.scale)
-        cross += left.to(dtype).T @ right.to(dtype)
+        cross += _product(left.to(dtype).T, right.to(dtype))
     return float(cross.square().sum())
 
 
@@ -151,7 +151,13 @@ def centred(rows: Tensor, mean: Tensor, scale: float) -> Tensor:
 def _panels(rows: Tensor) -> Iterator[tuple[int, Tensor]]:
     """The products of columns (K, M) on and above the diagonal: where a panel begins, and the panel."""
     for i in range(0, rows.shape[1], PANEL):
-        yield i, rows[:, i : i + PANEL].T @ rows[:, i:]
+        yield i, _product(rows[:, i : i + PANEL].T, rows[:, i:])
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """In the dtype given, whatever a caller's autocast would make of it."""
+    with torch.autocast(left.device.type, enabled=False):
+        return left @ right
 
 
 def _square_without(products: Tensor, rows: Tensor) -> tuple[float, float]:

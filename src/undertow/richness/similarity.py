@@ -8,32 +8,48 @@ squared_parameter_norm(model)               # squared Frobenius norm of all para
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from undertow.errors import BadData
 from undertow.richness.kernel import Kernel, shared_size
-from undertow.richness.rows import TOLERANCE, Array, float_rows, same_count
+from undertow.richness.rows import TOLERANCE, Array, as_tensor, float_rows, same_count
+
+
+class KnownKernel(NamedTuple):
+    """Features (N, P) and their kernel, which can be aligned with that of several others."""
+
+    rows: Tensor
+    kernel: Kernel
+
+    @classmethod
+    def of(cls, features: Array, where: str = "features", *, precise: bool = False) -> KnownKernel:
+        """Of checked features; float32 ones are multiplied in float32 unless `precise`."""
+        rows = float_rows(features, where)
+        return cls(rows, Kernel.of(rows, precise=precise))
 
 
 def cka(a: Array, b: Array) -> float:
     """Centred alignment of the kernels A A^T and B B^T of rows (N, P) and (N, Q), in [0, 1]; in float64."""
-    first, second = float_rows(a, "cka, a"), float_rows(b, "cka, b")
-    same_count("cka", first, second)
-    return cka_of(Kernel.of(first), first, second.to(first.device))
+    first = KnownKernel.of(a, "cka, a", precise=True)
+    return cka_of(
+        first, KnownKernel.of(as_tensor(b).to(first.rows.device), "cka, b", precise=True), precise=True
+    )
 
 
-def cka_of(kernel: Kernel, rows: Tensor, others: Tensor, *, precise: bool = True) -> float:
-    """`cka` of rows whose kernel is known with others of the same samples; not `precise` multiplies in float32."""
-    other = Kernel.of(others, precise=precise)
-    for each in (kernel, other):
+def cka_of(first: KnownKernel, second: KnownKernel, *, precise: bool = False) -> float:
+    """`cka` of features of the same samples; float32 ones are multiplied in float32 unless `precise`."""
+    same_count("cka", first.rows, second.rows)
+    for kernel in (first.kernel, second.kernel):
         # The kernel of constant or zero features has nothing to align.
-        if each.trace() <= TOLERANCE**2 * each.count * float(each.mean.square().sum()):
+        if kernel.trace() <= TOLERANCE**2 * kernel.count * float(kernel.mean.square().sum()):
             raise BadData(
                 "cka: wanted features that differ between samples, got constant ones up to rounding."
             )
-    return shared_size(kernel, rows, other, others, precise=precise) / (kernel.norm() * other.norm())
+    size = shared_size(first.kernel, first.rows, second.kernel, second.rows, precise=precise)
+    return size / (first.kernel.norm() * second.kernel.norm())
 
 
 def initial_kernel_alignment(features_init: Array, features_now: Array) -> float:
