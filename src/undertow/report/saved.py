@@ -57,6 +57,12 @@ class Saved:
     metrics: Frame
     rows: Frame  # audit.parquet
 
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """The sentences of the verdict; none where there is no audit."""
+        found: Any = self.audit.get("verdict") or []
+        return [own for own in found if isinstance(own, dict)]
+
     def of(self, lens: str, *measures: str) -> Frame:
         """The rows of a lens's measures that have a value; all of the lens's when none is named."""
         wanted = [(lens, name) for name in measures] or [key for key in self._parts if key[0] == lens]
@@ -99,8 +105,10 @@ def read_saved(folder: str | Path) -> Saved:
     """Read what the report needs from a run's folder."""
     path = Path(folder)
     if not any((path / name).is_file() for name in READ[:4]):
-        what = "neither run.json nor audit.parquet" if path.is_dir() else "no such folder"
-        raise NotThere(f"{path}: wanted a run's folder, got {what}. `undertow audit RUN` writes one's rows.")
+        what = "it has neither run.json nor audit.parquet" if path.is_dir() else "there is no such folder"
+        raise NotThere(
+            f"{path}: this is not a run's folder: {what}. `undertow train --out {path}` makes one."
+        )
     audit = _facts(path / "audit.json")
     if int(audit.get("format", FORMAT)) > FORMAT:
         raise RunProblem(

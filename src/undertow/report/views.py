@@ -5,7 +5,7 @@
     repairs(saved)               # before and after, for every layer and probe
     richness(saved), spectra(saved)
 
-A view is empty where its rows are missing; page.py says why. Times and consistency are in views_temporal.py.
+A view is empty where its rows are missing; sections.py says why. views_temporal.py has those on time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ import numpy as np
 
 from undertow.report.saved import INPUT, Frame, Saved
 from undertow.report.tables import Curve, Grid, curves, grid, in_order, prefer
+from undertow.words import probe_name
 
-PROBES = {
-    "masc": "MASC", "velpic": "VeLPIC", "logistic": "logistic", "nearest_mean": "nearest mean", "knn": "k-NN",
-    "lda": "LDA", "qda": "QDA",
-}  # fmt: skip
 POSITIONS = 96
 """Features shown of a spectrum; more are thinned, evenly on a logarithmic axis."""
 
@@ -34,11 +31,7 @@ class LatentGrid:
     value: Grid
     low: Grid
     high: Grid
-
-
-def probe_name(probe: str) -> str:
-    """How people write it."""
-    return PROBES.get(probe, probe)
+    judged: bool  # whether it may be set beside the model's own accuracy
 
 
 def model_curve(
@@ -60,11 +53,6 @@ def model_curve(
 def memorised(saved: Saved) -> Curve | None:
     """The share of wrong training labels that the model repeats."""
     return model_curve(saved, "train", "given", "train_wrong_fit", measure="memorised")
-
-
-def model_curves(saved: Saved) -> list[Curve]:
-    """The model's own accuracy for each split and kind of labels."""
-    return curves(saved.of("model", "accuracy"), "split", "labels")
 
 
 def test_curve(saved: Saved) -> Curve | None:
@@ -99,8 +87,8 @@ def overview(saved: Saved) -> list[Curve]:
     known = [
         ("test", "model, test", test_curve(saved)),
         ("fit", "model, training labels as given", model_curve(saved, "train", "given", "train_fit")),
-        ("true", "model, true training labels", model_curve(saved, "train", "true", "train_accuracy")),
-        ("wrong", "wrong training labels repeated", memorised(saved)),
+        ("true", "model, true training labels", model_curve(saved, "train", "true", "train_true")),
+        ("wrong", "wrong training labels that it repeats", memorised(saved)),
     ]
     named = [replace(curve, tags={"role": role, "name": name}) for role, name, curve in known if curve]
     for curve in best_layers(saved):
@@ -110,18 +98,16 @@ def overview(saved: Saved) -> list[Curve]:
     return named
 
 
-def latent_grids(saved: Saved, chosen: Frame = None) -> list[LatentGrid]:
-    """Layer x checkpoint grids of every probe, fit, split and labels among the rows `chosen`, else all.
-
-    All lie over the same axes.
-    """
-    rows: Frame = saved.of("latent") if chosen is None else chosen
+def latent_grids(saved: Saved) -> list[LatentGrid]:
+    """Layer x checkpoint grids of every measure, probe, fit, split and labels, all over the same axes."""
+    rows = saved.of("latent")
     rows = rows[rows["layer"].notna() & rows["checkpoint"].notna()]
     by = ["measure", "probe", "fit", "split", "labels"]
     axes = {
         "ys": in_order(rows["layer"].unique(), saved.layers),
         "xs": sorted(rows["checkpoint"].unique().tolist()),
     }
+    beside = set(judged(saved).index)
     found: list[LatentGrid] = []
     for key, own in rows.groupby(by, sort=False, dropna=False):
         tags = {name: value for name, value in zip(by, key, strict=True) if isinstance(value, str)}
@@ -129,7 +115,7 @@ def latent_grids(saved: Saved, chosen: Frame = None) -> list[LatentGrid]:
             grid(own, down="layer", across="checkpoint", field=name, **axes)
             for name in ("value", "low", "high")
         ]
-        found.append(LatentGrid(tags, *parts))
+        found.append(LatentGrid(tags, *parts, judged=own.index[0] in beside))
     return found
 
 
