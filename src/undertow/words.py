@@ -1,9 +1,9 @@
 """Numbers, names and answers as people read them; page, screen and verdict share them.
 
-    number(0.048712)                                        # "0.0487"
-    probe_name("mean"), layer_name("3")                     # "nearest mean", "layer 3"
-    meaning_of({"topic": "memorising", "answer": "yes"})    # "bad"
-    MARKS["bad"].word(answer="yes"), MARKS["bad"].sign      # "bad", "✗"
+number(0.048712)                                        # "0.0487"
+probe_name("mean"), layer_name("3")                     # "nearest mean", "layer 3"
+meaning_of({"topic": "memorising", "answer": "yes"})    # "bad"
+MARKS["bad"].word(answer="yes"), MARKS["bad"].sign      # "bad", "✗"
 """
 
 from __future__ import annotations

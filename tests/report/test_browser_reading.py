@@ -179,7 +179,7 @@ def test_sliders_are_read_alike(page):
     said = page.eval_on_selector_all(
         "input[type=range]", "all => all.map(one => one.getAttribute('aria-valuetext'))"
     )
-    assert said == ["Epoch 60"] * 3
+    assert said == ["Epoch 32"] * 3
 
 
 def test_buttons_fit_a_thumb(phone):

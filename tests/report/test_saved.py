@@ -32,8 +32,14 @@ def test_everything_is_read(audited):
     saved = read_saved(audited)
     assert saved.name == "m40"
     assert saved.layers == ["input", "layer1", "layer2", "layer3"]
-    assert saved.classes[:2] == ["zero", "one"]
-    assert len(saved.of("latent", "accuracy")) == 4 * 3 * 5 * len(saved.metrics)
+    assert saved.classes == [str(digit) for digit in range(10)]
+    written = pd.read_parquet(audited / "audit.parquet")
+    assert (
+        len(saved.of("latent", "accuracy"))
+        == ((written["lens"] == "latent") & (written["measure"] == "accuracy")).sum()
+    )
+    assert len(saved.metrics) == 33
+    assert [own["topic"] for own in saved.findings][:2] == ["training", "memorising"]
     assert saved.of("latent", "no such measure").empty
 
 
@@ -47,7 +53,7 @@ def test_a_run_without_an_audit_is_a_run(tmp_path):
 
 
 def test_a_folder_without_a_run_is_answered(tmp_path):
-    with pytest.raises(NotThere, match=r"wanted a run's folder, got neither run.json nor audit.parquet"):
+    with pytest.raises(NotThere, match="not a run's folder: it has neither run.json nor audit.parquet"):
         read_saved(tmp_path)
     with pytest.raises(NotThere, match="no such folder"):
         read_saved(tmp_path / "nowhere")
@@ -121,7 +127,7 @@ def torch_after(code: str) -> bool:
 
 
 def test_a_report_needs_no_torch(audited, tmp_path):
-    code = f"from undertow.report import *\nrender([{str(audited)!r}], {str(tmp_path / 'r.html')!r})\n"
+    code = f"from undertow.report import *\nwrite_report([{str(audited)!r}], {str(tmp_path / 'r.html')!r})\n"
     code += f"draw({str(audited)!r}, 'swap', out={str(tmp_path)!r})\nserve"
     assert not torch_after(code)
     assert (tmp_path / "r.html").exists()

@@ -80,7 +80,7 @@ def test_studies_are_found_at_any_depth_in_order(folder):
 def test_counts_come_from_the_files(folder):
     own = read_study(folder / "latent/made-up/laptop")
     assert (own.within, len(own.compared), len(own.comparison)) == (1, 2, 3)
-    assert claim_words([own]) == (1, 3, "1 do not hold, 1 cannot be told")
+    assert claim_words([own]) == (1, 3, "1 do not hold, 1 undecided")
     assert own.minutes == 1.5
     assert own.command == "undertow study run latent/made-up --scale laptop --seeds 2"
 

@@ -222,7 +222,7 @@ def spectra(saved: Saved) -> Iterator[Chart]:
         if panels:
             yield Chart(
                 id=f"spectrum-{measure}", section="spectrum", kind="moments", title=title, note=note, size="third",
-                height=220, x=Axis("feature", log=True), panels=panels,
+                height=220, x=Axis("feature", log=True), panels=panels, unit=saved.unit,
                 y=Axis(log=True) if measure == "intensity" else Axis(low=0, high=1, share=True),
             )  # fmt: skip
 

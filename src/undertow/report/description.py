@@ -108,6 +108,7 @@ class Chart:
     levels: Sequence[Series] = ()
     panels: Sequence[Panel] = ()
     rows: Sequence[dict[str, Any]] = ()  # of pairs and tracks
+    unit: str = "epoch"  # what moments are counted in
 
     def json(self) -> dict[str, Any]:
         """Plain values for the page's script."""

@@ -91,7 +91,9 @@ def _size(cells: list[Cell]) -> tuple[float, float]:
     chart, panel = cells[0]
     if panel is not None and isinstance(panel.grid.down[0], str):
         return 3.2, 1.1 + 0.28 * len(panel.grid.down)
-    return (5.2, 3.3) if len(cells) == 1 and chart.kind == "lines" else (3.0, 2.5)
+    return (
+        (5.2 + 2 * (len(chart.series) > 5), 3.3) if len(cells) == 1 and chart.kind == "lines" else (3.0, 2.5)
+    )
 
 
 def _lines(axes: Axes, chart: Chart, panel: Panel | None) -> None:
@@ -108,8 +110,10 @@ def _lines(axes: Axes, chart: Chart, panel: Panel | None) -> None:
         look: dict[str, Any] = {**_look(own), "linestyle": ":", "linewidth": 1.2}
         axes.axhline(float(np.nanmax(own.curve.mean)), **look)
     _scaled(axes, chart.x, chart.y)
-    if len(chart.series) > 1 or chart.series[0].name != chart.title:
-        axes.legend(loc="best", ncols=2 if chart.levels else 1)
+    if len(chart.series) > 5:
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    elif len(chart.series) > 1 or chart.series[0].name != chart.title:
+        axes.legend(loc="best")
 
 
 def _look(own: Series) -> dict[str, Any]:
@@ -126,10 +130,10 @@ def _scaled(axes: Axes, x: Axis, y: Axis) -> None:
         axes.set_xscale("log")
     if y.log:
         axes.set_yscale("log")
-    elif y.low is not None or y.high is not None:
-        # A line along the edge must not be cut in half.
-        low = y.low if y.low is not None else min(0.0, axes.get_ylim()[0])
-        axes.set_ylim(low, None if y.high is None else low + 1.02 * (y.high - low))
+    else:
+        # A line along the edge stays whole.
+        low, high = axes.get_ylim()
+        axes.set_ylim(low - 0.03 * (high - low) if y.low is None else y.low, y.high and 1.02 * y.high)
 
 
 def _moments(axes: Axes, chart: Chart, panel: Panel | None) -> None:
@@ -141,7 +145,7 @@ def _moments(axes: Axes, chart: Chart, panel: Panel | None) -> None:
         label = f"{panel.grid.down[place]:g}"
         axes.plot(panel.grid.across, panel.grid.value[place], color=COLOURS[0], alpha=shade, label=label)
     _scaled(axes, chart.x, chart.y)
-    axes.legend(loc="best")
+    axes.legend(loc="best", title=chart.unit)
 
 
 def _map(axes: Axes, chart: Chart, panel: Panel | None) -> None:

@@ -148,7 +148,9 @@ def _finding(own: dict[str, Any]) -> dict[str, Any]:
     return {
         **texts,
         "meaning": meaning,
-        "said": said[:1].upper() + said[1:],
+        "said": said
+        if texts["topic"] == "place"
+        else said[:1].upper() + said[1:],  # places are names of layers
         "sentence": summary.tied(texts["sentence"]),
         "numbers": summary.numbers(own.get("numbers")),
     }
