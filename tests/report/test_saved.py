@@ -31,13 +31,11 @@ GROUND = {
 def test_everything_is_read(audited):
     saved = read_saved(audited)
     assert saved.name == "m40"
-    assert saved.layers == ["input", "layer1", "layer2", "layer3"]
+    assert saved.layers == ["input", "layer1", "layer2", "layer3", "head"]
     assert saved.classes == [str(digit) for digit in range(10)]
     written = pd.read_parquet(audited / "audit.parquet")
-    assert (
-        len(saved.of("latent", "accuracy"))
-        == ((written["lens"] == "latent") & (written["measure"] == "accuracy")).sum()
-    )
+    probed = written[(written["lens"] == "latent") & (written["measure"] == "accuracy")]
+    assert len(saved.of("latent", "accuracy")) == len(probed)
     assert len(saved.metrics) == 33
     assert [own["topic"] for own in saved.findings][:2] == ["training", "memorising"]
     assert saved.of("latent", "no such measure").empty
@@ -53,7 +51,7 @@ def test_a_run_without_an_audit_is_a_run(tmp_path):
 
 
 def test_a_folder_without_a_run_is_answered(tmp_path):
-    with pytest.raises(NotThere, match="not a run's folder: it has neither run.json nor audit.parquet"):
+    with pytest.raises(NotThere, match=r"not a run's folder: it has neither run.json nor audit.parquet"):
         read_saved(tmp_path)
     with pytest.raises(NotThere, match="no such folder"):
         read_saved(tmp_path / "nowhere")
