@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from undertow.report import read_saved, views, views_temporal
+from undertow.report import charts, charts_time, read_saved, views
 from undertow.report.summary import about, facts, reproduce, tied, tiles
 
 
@@ -92,9 +92,19 @@ def test_audit_and_training_tell_the_same_curves(trained, audited):
 def test_latent_grids_share_their_axes(tmp_path):
     """The script draws differences cell by cell."""
     saved = written(tmp_path, [latent("a", 0.1, 1), latent("b", 0.2, 2), latent("b", 0.3, 2, probe="velpic")])
-    first, second = views.latent_grids(saved)
-    assert first.value.down == second.value.down == ["a", "b"]
-    np.testing.assert_array_equal(second.value.value, [[np.nan, np.nan], [np.nan, 0.3]])
+    first, second = charts.layer_maps(saved)
+    assert first.grid.down == second.grid.down == ["a", "b"]
+    np.testing.assert_array_equal(second.grid.value, [[np.nan, np.nan], [np.nan, 0.3]])
+
+
+def test_maps_say_which_of_them_the_model_may_be_set_beside(audited):
+    """The page's first choice, its chart through the layers and the heat map rest on this."""
+    maps = charts.layer_maps(read_saved(audited))
+    assert [own.title for own in maps if own.first] == ["MASC", "VeLPIC", "logistic regression"]
+    assert {own.tags["measured"] for own in maps if own.first} == {
+        "fitted with given labels, test, true labels"
+    }
+    assert all(np.isfinite(own.model).all() for own in maps if own.first)
 
 
 def test_repairs_follow_the_layers_and_keep_the_gains_interval(audited):
@@ -117,17 +127,21 @@ def test_a_repair_without_its_pair_is_left_out(tmp_path):
 
 def test_long_spectra_are_thinned_but_keep_both_ends(make_audit, tmp_path):
     made = make_audit(tmp_path / "run", lenses=("richness",), features=500, checkpoints=3)
-    for _, own in views.spectra(read_saved(made)):
-        assert len(own.across) <= views.POSITIONS
+    found = [panel.grid for chart in charts.spectra(read_saved(made)) for panel in chart.panels]
+    assert len(found) == 3
+    for own in found:
+        assert len(own.across) <= charts.POSITIONS
         assert (own.across[0], own.across[-1]) == (1, 500)
         assert not np.isnan(own.value).any()
 
 
 def test_composites_are_shallow_by_deep(audited):
     saved = read_saved(audited)
-    found = {(tags["cut"], tags["measure"]): own for tags, own in views_temporal.composites(saved)}
+    (chart,) = charts_time.composites(saved)
+    found = {(own.tags["cut"], own.tags["measure"]): own for own in chart.panels}
     assert len(found) == 6
-    own = found["layer1", "accuracy"]
+    assert {measure for (_, measure), own in found.items() if own.first} == {"consistency"}
+    own = found["layer1", "accuracy"].grid
     rows = saved.of("temporal", "accuracy")
     one = rows[(rows["layer"] == "layer1") & (rows["shallow"] == 4) & (rows["checkpoint"] == 32)][
         "value"
@@ -142,31 +156,36 @@ def test_consistency_stays_where_accuracy_has_labels(tmp_path):
         {**base, "measure": "accuracy", "value": 0.5, "labels": "true"},
         {**base, "measure": "consistency", "value": 1},
     ]
-    assert [tags["measure"] for tags, _ in views_temporal.composites(written(tmp_path, rows))] == [
-        "accuracy",
-        "consistency",
-    ]
+    (chart,) = charts_time.composites(written(tmp_path, rows))
+    assert [own.tags["measure"] for own in chart.panels] == ["consistency", "accuracy"]
 
 
 def test_long_trajectories_are_thinned(make_audit, tmp_path):
     made = make_audit(tmp_path / "run", lenses=("temporal",), checkpoints=2, layers=("a",), samples=700)
-    (track,) = views_temporal.trajectories(read_saved(made))
-    assert track.x.shape == track.y.shape == (2, views_temporal.SAMPLES)
-    assert len(track.labels) == views_temporal.SAMPLES
+    (chart,) = charts_time.trajectories(read_saved(made))
+    (track,) = chart.rows
+    assert track["x"].shape == track["y"].shape == (2, charts_time.SAMPLES)
+    assert len(track["labels"]) == charts_time.SAMPLES
 
 
 def test_swap_and_drift_keep_the_cuts_order(audited):
     saved = read_saved(audited)
-    assert [own["cut"] for own in views_temporal.swap_profile(saved)] == ["layer1", "layer2", "layer3"]
-    assert [curve.tags["layer"] for curve in views_temporal.over_time(saved, "parameter_drift")][-1] == "all"
+    (chart,) = charts_time.swap(saved)
+    assert chart.x.names == ["layer1", "layer2", "layer3"]
+    rows = saved.of("temporal", "swap_early_late").set_index("layer")
+    assert chart.series[0].curve.mean.tolist() == [rows["value"][cut] for cut in chart.x.names]
+    drift = charts_time.layer_curves(saved, "parameter_drift")
+    assert [curve.tags["layer"] for curve in drift] == ["layer1", "layer2", "layer3", "head", "all"]
 
 
 def test_drift_without_a_split_stays_beside_drift_with_one(tmp_path):
     """Fails if choosing test samples for feature drift drops parameter drift, which has no samples."""
     base = {"lens": "temporal", "layer": "a", "checkpoint": 1, "value": 0.5}
     rows = [{**base, "measure": "feature_drift", "split": "test"}, {**base, "measure": "parameter_drift"}]
-    found = views_temporal.over_time(written(tmp_path, rows), "parameter_drift", "feature_drift")
-    assert {curve.tags["measure"] for curve in found} == {"parameter_drift", "feature_drift"}
+    assert [chart.id for chart in charts_time.over_time(written(tmp_path, rows))] == [
+        "parameter-drift",
+        "feature-drift",
+    ]
 
 
 def test_the_input_is_no_layer(tmp_path):
