@@ -60,11 +60,11 @@ def test_a_folder_without_a_run_is_answered(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("audit.json", "{", "wanted JSON"),
-        ("audit.json", "[]", "wanted a JSON object, got list"),
-        ("audit.json", '{"format": 99}', "wanted format 1 or older, got 99"),
-        ("audit.parquet", "not parquet", "wanted a parquet table"),
-        ("metrics.parquet", "", "wanted a parquet table"),
+        ("audit.json", "{", "cannot be read as JSON"),
+        ("audit.json", "[]", "must hold a JSON object, not a list"),
+        ("audit.json", '{"format": 99}', "has format 99; this undertow reads up to 1"),
+        ("audit.parquet", "not parquet", "cannot be read as a parquet table"),
+        ("metrics.parquet", "", "cannot be read as a parquet table"),
     ],
 )
 def test_a_damaged_file_is_an_error_not_an_empty_section(tmp_path, name, text, message):
@@ -76,7 +76,7 @@ def test_a_damaged_file_is_an_error_not_an_empty_section(tmp_path, name, text, m
 
 def test_a_table_of_something_else_is_refused(tmp_path):
     pd.DataFrame({"lens": ["latent"]}).to_parquet(tmp_path / "audit.parquet")
-    with pytest.raises(RunProblem, match="wanted the columns measure, value"):
+    with pytest.raises(RunProblem, match="lacks the columns measure, value"):
         read_saved(tmp_path)
 
 

@@ -18,11 +18,9 @@ from typing import Any
 import pandas as pd
 
 from undertow.errors import NotThere, RunProblem
-from undertow.report.saved import Frame, read_json, read_table
+from undertow.report.saved import Frame, check_format, read_json, read_table, unreadable
 from undertow.words import number
 
-FORMAT = 1
-"""The newest study.json that this undertow reads."""
 SCALES = ("smoke", "laptop", "paper")
 PLACES = ("study.json", "*/study.json", "*/*/study.json", "*/*/*/study.json")
 """Where outcomes may lie: OUT/PAPER/STUDY/SCALE, or a folder further down is given."""
@@ -122,10 +120,9 @@ def read_studies(folder: str | Path) -> list[SavedStudy]:
     path = Path(folder)
     found = [read_study(one.parent) for place in PLACES for one in path.glob(place)]
     if not found:
-        what = "no study.json in it" if path.is_dir() else "no such folder"
+        what = "holds no study" if path.is_dir() else "does not exist"
         raise NotThere(
-            f"{path}: wanted the folder of `undertow study run --out`, got {what}. "
-            f"`undertow study run NAME --out {path}` puts a study there."
+            f"The folder {path} {what}. `undertow study run NAME --out {path}` puts a study there."
         )
     return sorted(found, key=lambda one: (one.name, SCALES.index(one.scale)))
 
@@ -135,14 +132,10 @@ def read_study(folder: Path) -> SavedStudy:
     facts = read_json(folder / "study.json", dict)
     for key in ("format", "study", "scale"):
         if key not in facts:
-            raise RunProblem(f"{folder / 'study.json'}: wanted {key} in it. Run the study again.")
-    if int(facts["format"]) > FORMAT:
-        raise RunProblem(
-            f"{folder / 'study.json'}: wanted format {FORMAT} or older, got {facts['format']} "
-            f"(undertow {facts.get('undertow')}). Update undertow to read it."
-        )
+            raise RunProblem(f"{folder / 'study.json'} lacks {key!r}. Run the study again.")
+    check_format(folder / "study.json", facts)
     if facts["scale"] not in SCALES:
-        raise RunProblem(f"{folder / 'study.json'}: wanted a scale among {SCALES}, got {facts['scale']!r}.")
+        raise RunProblem(f"{folder / 'study.json'} names no scale that is known: {facts['scale']!r}.")
     claims = read_json(folder / "claims.json", list)
     return SavedStudy(
         folder, facts, claims, _csv(folder / "comparison.csv"), read_table(folder / "rows.parquet")
@@ -153,7 +146,7 @@ def _csv(path: Path) -> Frame:
     try:
         return pd.read_csv(path, keep_default_na=False, na_values={name: [""] for name in NUMBERS})
     except (OSError, ValueError) as error:
-        raise RunProblem(f"{path}: wanted a table of numbers, but it cannot be read ({error}).") from error
+        raise unreadable(path, "a table of numbers", error) from error
 
 
 def ranged(mean: float, low: float, high: float, seeds: float) -> str:

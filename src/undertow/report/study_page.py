@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from undertow.errors import RunProblem
 from undertow.files import write_text
 from undertow.report.page import asset, fill
+from undertow.report.saved import unreadable
 from undertow.report.study import MEANINGS, SavedStudy, claim_words, ranged
 from undertow.report.summary import Tile
 from undertow.words import number
@@ -119,6 +119,6 @@ def _figure(path: Path) -> dict[str, Any] | None:
         with Image.open(path) as picture:
             width, height = picture.size
     except (OSError, UnidentifiedImageError) as error:
-        raise RunProblem(f"{path}: wanted a picture, but it cannot be read ({error}).") from error
+        raise unreadable(path, "a picture", error) from error
     text = base64.b64encode(path.read_bytes()).decode()
     return {"address": f"data:image/png;base64,{text}", "width": width, "height": height}
