@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image
 
 from undertow.errors import NotThere
-from undertow.report.study import Found, claim_words, ranged, read_studies
+from undertow.report.study import SavedStudy, claim_words, ranged, read_studies
 from undertow.studies.catalogue import STUDIES
 from undertow.words import number
 
@@ -42,7 +42,7 @@ def main(folder: str, target: Path = HERE / "results.md") -> None:
     print(f"Written: {target} ({len(studies)} outcomes)")
 
 
-def page(studies: Sequence[Found], pictures: dict[str, str] | None = None) -> str:
+def page(studies: Sequence[SavedStudy], pictures: dict[str, str] | None = None) -> str:
     """The whole page."""
     holds, claims, rest = claim_words(studies)
     compared, within = sum(len(own.compared) for own in studies), sum(own.within for own in studies)
@@ -71,7 +71,7 @@ def page(studies: Sequence[Found], pictures: dict[str, str] | None = None) -> st
     return "\n\n".join(parts) + "\n"
 
 
-def section(own: Found, shown: str = "") -> str:
+def section(own: SavedStudy, shown: str = "") -> str:
     """One study."""
     about = f"{own.facts.get('title', '')}. {str(own.facts.get('source', '')).capitalize()}."
     seeds = f"{own.seeds} seed{'s' * (own.seeds != 1)}"
@@ -103,7 +103,7 @@ def section(own: Found, shown: str = "") -> str:
     return "\n\n".join(parts)
 
 
-def verdict(own: Found) -> str:
+def verdict(own: SavedStudy) -> str:
     """All claims together, in words that claim no more than they do."""
     count = own.verdicts
     told = count["holds"] + count["does not hold"]
@@ -116,7 +116,7 @@ def verdict(own: Found) -> str:
     return "does not hold" if not count["holds"] else "holds in part"
 
 
-def picture(own: Found, folder: Path) -> str:
+def picture(own: SavedStudy, folder: Path) -> str:
     """The study's figure, small; where it lies, seen from the page, or nothing where it cannot be made small."""
     source = own.path / "figure.png"
     if not source.is_file():
@@ -134,7 +134,7 @@ def picture(own: Found, folder: Path) -> str:
     return ""
 
 
-def _overview(own: Found) -> list[str]:
+def _overview(own: SavedStudy) -> list[str]:
     holds, claims, _ = claim_words([own])
     within = f"{own.within} of {len(own.compared)}" if len(own.compared) else "–"
     return [
@@ -143,7 +143,7 @@ def _overview(own: Found) -> list[str]:
     ]  # fmt: skip
 
 
-def _machines(studies: Iterable[Found]) -> str:
+def _machines(studies: Iterable[SavedStudy]) -> str:
     found = [own.facts["machine"] for own in studies if isinstance(own.facts.get("machine"), dict)]
     words = dict.fromkeys(f"on {one['cores']} cores with torch {one['torch']}" for one in found)
     return " and ".join(words) or "on a machine that was not written down"

@@ -103,7 +103,7 @@ def test_a_quick_gate_leaves_a_full_audit_alone(capsys, run):
     code, out, err = call(capsys, "audit", run, "--quick", "--fail-if", "accuracy < 2")
     assert code == 3
     assert err.startswith("undertow: failed: accuracy < 2")
-    assert f"Kept in {run / 'audit-quick' / 'audit.parquet'}" in out
+    assert f"Written: {run / 'audit-quick' / 'audit.parquet'}" in out
     assert {name: (run / name).read_bytes() for name in full} == full
 
 
@@ -158,12 +158,28 @@ def test_a_bar_for_the_whole_on_a_terminal(monkeypatch, run, tmp_path):
     """One bar that ends where it should, whatever the stages are called."""
     from rich.console import Console
 
-    from undertow.cli import audit as command
+    from undertow.cli import progress
+    from undertow.cli.watchers import AuditWatcher
 
-    screen = Console(force_terminal=True, width=90, record=True, file=(tmp_path / "screen").open("w"))
-    monkeypatch.setattr(command, "console", lambda: screen)
-    watch = command.Watch(quiet=False)
-    ut.audit(ut.open_run(run), out=tmp_path / "out", lenses="richness", watch=watch)
-    assert watch._bar.tasks[0].completed == pytest.approx(1.0)
-    assert watch._bar.tasks[0].fields["stage"] == "reading"
+    screen = Console(force_terminal=True, width=90, file=(tmp_path / "screen").open("w"))
+    monkeypatch.setattr(progress, "console", lambda: screen)
+    bar = progress.ProgressBar()
+    ut.audit(ut.open_run(run), out=tmp_path / "out", lenses="richness", watch=AuditWatcher(bar))
     screen.file.close()
+    assert bar.done == pytest.approx(1.0)
+    assert "reading" in (tmp_path / "screen").read_text()
+
+
+def test_good_and_bad_news_differ_by_sign_word_and_colour(capsys, run):
+    """A tick beside "memorising: yes" was read as good news."""
+    from undertow.cli.audit import answer_text
+
+    found = {"topic": "memorising", "answer": "yes", "short": "yes"}
+    bad, good = answer_text(found), answer_text({**found, "answer": "no", "short": "no"})
+    assert (bad.plain, good.plain) == ("✗ yes (bad)", "✓ no (good)")
+    assert bad.style != good.style
+    assert answer_text({**found, "meaning": "good"}).plain == "✓ yes (good)"
+    assert answer_text({**found, "answer": "cannot tell", "short": "?"}).plain == "○ unknown"
+    assert answer_text({"topic": "richness", "answer": "no", "short": "lazy"}).plain == "○ lazy (neutral)"
+    _, out, _ = call(capsys, "audit", run, "--json", "--no-report")
+    assert {one["meaning"] for one in json.loads(out)["verdict"]} <= {"good", "bad", "unknown"}

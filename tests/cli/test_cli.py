@@ -41,7 +41,7 @@ def test_train_show_runs_and_layers(capsys, tmp_path):
     code, out, _ = call(capsys, "show", tmp_path / "runs" / "one")
     assert code == 0
     assert "1,297 train, 500 test, 10 classes" in out
-    assert "kept at epoch 0, 1, 2" in out
+    assert "checkpoints at epoch 0, 1, 2" in out
 
     code, out, _ = call(capsys, "runs", tmp_path / "runs")
     assert code == 0
@@ -110,14 +110,14 @@ def test_freeze_and_reinitialise_from_the_command_line(capsys, tmp_path):
         (["layers", "resnet19"], 2, "Did you mean"),
         (["layers", "mlp", "--data", "digts"], 2, "Did you mean 'digits'"),
         (["data", "show", "minst"], 2, "Did you mean 'mnist'"),
-        (["data", "fetch"], 2, "at least one data set"),
+        (["data", "fetch"], 2, "name at least one data set"),
         (["data", "lst"], 2, 'Did you mean "list"?'),
-        (["repair", "run"], 2, "repair: --out FILE is missing; give the repaired model's file"),
-        (["repair", "run", "--out"], 2, "repair: --out wants a value; give the repaired model's file"),
-        (["figure", "run"], 2, "figure: NAME is missing; give one of latent-dynamics, heat-map"),
-        (["audit"], 2, "audit: RUN is missing; give the run's folder"),
+        (["repair", "run"], 2, "repair: --out FILE is missing. Give the repaired model's file"),
+        (["repair", "run", "--out"], 2, "repair: --out needs a value. Give the repaired model's file"),
+        (["figure", "run"], 2, "figure: NAME is missing. Give one of latent-dynamics, heat-map"),
+        (["audit"], 2, "audit: RUN is missing. Give the run's folder"),
         (["study", "show"], 2, "`undertow study list` lists them"),
-        (["train", "--epochs"], 2, "train: --epochs wants a value"),
+        (["train", "--epochs"], 2, "train: --epochs needs a value"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(capsys, tmp_path, monkeypatch, arguments, code, message):
@@ -165,7 +165,7 @@ def test_foreign_checkpoints_are_shown(capsys, tmp_path):
     torch.save({"weight": torch.zeros(2, 2)}, tmp_path / "model_epoch_3.pt")
     code, out, err = call(capsys, "show", tmp_path)
     assert (code, err) == (0, "")
-    assert "kept at epoch 3" in out
+    assert "checkpoints at epoch 3" in out
 
 
 def test_folders_without_checkpoints_say_what_they_hold(capsys, tmp_path):
@@ -176,9 +176,9 @@ def test_folders_without_checkpoints_say_what_they_hold(capsys, tmp_path):
     assert "carry no epoch and no step (last.pt). Rename them" in call(capsys, "show", tmp_path)[2]
     (tmp_path / "last.pt").unlink()
     call(capsys, "train", "mlp:8", "--epochs", "0", "--out", tmp_path / "one", "--device", "cpu")
-    assert f"is no run itself but holds one: give {tmp_path / 'one'}." in call(capsys, "show", tmp_path)[2]
+    assert f"is not a run, but it holds one: {tmp_path / 'one'}." in call(capsys, "show", tmp_path)[2]
     call(capsys, "train", "mlp:8", "--epochs", "0", "--out", tmp_path / "two", "--device", "cpu")
-    assert f"holds 2: `undertow runs {tmp_path}` lists them." in call(capsys, "audit", tmp_path)[2]
+    assert f"it holds 2: `undertow runs {tmp_path}` lists them." in call(capsys, "audit", tmp_path)[2]
 
 
 @pytest.mark.parametrize("command", ["audit", "probe", "labels", "repair --out x.safetensors", "cuts"])
@@ -218,9 +218,9 @@ def test_a_best_epoch_that_was_not_kept_is_told_beside_the_best_kept():
         path="run",
     )
     said = ending(run)
-    assert "best at epoch 1: 90.0 %, and at epoch 2 of those that were kept: 80.0 %." in said
+    assert "was 90.0 % at epoch 1. Of the epochs that were kept, 2 is best: 80.0 %." in said
     run.epochs = (0, 1, 3)
-    assert "best at epoch 1: 90.0 %.\n" in ending(run)
+    assert "was 90.0 % at epoch 1.\n" in ending(run)
 
 
 def test_a_damaged_run_does_not_hide_the_others(capsys, tmp_path):
@@ -249,7 +249,7 @@ def test_demo_tells_the_story_and_replaces_only_its_own_run(capsys, tmp_path):
     (tmp_path / "other" / "run" / "mine.txt").write_text("mine")
     code, _, err = call(capsys, "demo", "--out", tmp_path / "other")
     assert code == 1
-    assert "no earlier demo" in err
+    assert "not an earlier demo" in err
     assert (tmp_path / "other" / "run" / "mine.txt").exists()
 
 
@@ -311,7 +311,7 @@ def test_the_demo_replaces_no_run_of_anyone_else(capsys, tmp_path):
     call(capsys, "train", "mlp:8", "--epochs", "0", "--out", tmp_path / "run", "--device", "cpu")
     code, _, err = call(capsys, "demo", "--out", tmp_path)
     assert code == 1
-    assert "no earlier demo" in err
+    assert "not an earlier demo" in err
     assert (tmp_path / "run" / "run.json").exists()
 
 
@@ -396,3 +396,54 @@ def test_bad_probe_options_are_said_in_one_line(capsys, tmp_path, options, messa
     assert code == 2
     assert message in err
     assert len(err.strip().splitlines()) == 1
+
+
+def modules_after(*arguments: object) -> set[str]:
+    """Names of all modules that a command loads in a fresh interpreter."""
+    code = (
+        f"import sys; from undertow.cli import main; main({list(map(str, arguments))!r}); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_looking_at_runs_loads_no_torch(capsys, tmp_path):
+    """Two seconds for a list that needs none of it; with the recorder's metrics, too, which lie in the checkpoints."""
+    import undertow as ut
+
+    call(capsys, "train", "mlp:8", *QUICK, "--out", tmp_path / "ours", "--quiet")
+    with ut.Recorder(tmp_path / "theirs") as recorder:
+        recorder.save(torch.nn.Linear(2, 2), 3, test_accuracy=0.5)
+    (tmp_path / "theirs" / "metrics.parquet").unlink(missing_ok=True)
+    commands = [
+        ["--help"],
+        ["-V"],
+        ["runs", tmp_path],
+        ["show", tmp_path / "ours"],
+        ["show", tmp_path / "theirs"],
+    ]
+    for arguments in commands:
+        assert "torch" not in modules_after(*arguments), arguments
+    assert "50.0 %" in call(capsys, "show", tmp_path / "theirs")[1]
+    assert "torch" in modules_after("layers", "mlp:8"), "the check can fail"
+
+
+@pytest.mark.parametrize(
+    ("command", "config"),
+    [
+        ("train", "undertow.training.config:TrainConfig"), ("audit", "undertow.auditing.settings:AuditConfig"),
+        ("probe", "undertow.latent.grid_config:GridConfig"), ("labels", "undertow.labels.search:LabelConfig"),
+        ("repair", "undertow.repairing.outcome:RepairConfig"),
+    ],
+)  # fmt: skip
+def test_every_setting_is_a_flag(command, config):
+    """Fails if a config's new field is left out of its command."""
+    from dataclasses import fields
+    from importlib import import_module
+
+    from undertow.cli.app import app
+
+    module, _, name = config.partition(":")
+    flags = {name for argument in app[command].assemble_argument_collection() for name in argument.names}
+    wanted = {f"--{field.name.replace('_', '-')}" for field in fields(getattr(import_module(module), name))}
+    assert wanted - flags <= {"--_"}

@@ -21,7 +21,7 @@ def test_cuts_of_a_model_by_name(capsys):
     assert (code, err) == (0, "")
     assert "layer2" in out
     assert "conv1" not in out
-    assert "5 of 35 modules are different cuts. --all says why the others are none." in out
+    assert "5 of 35 modules are different cuts. --all says why the others are not." in out
     code, out, _ = call(capsys, "cuts", "resnet8:width=4", "--all")
     assert code == 0
     assert "goes round it" in out

@@ -90,4 +90,4 @@ def test_labels_and_probe_say_it_too(foreign, monkeypatch, capsys):
 def test_a_run_of_undertow_says_itself(capsys, tmp_path):
     ut.train(ut.TrainConfig("mlp:8", data="digits", epochs=1, device="cpu"), tmp_path / "run")
     assert main(["audit", str(tmp_path / "run"), "--data", "digits", "--scaling", "unit"]) == 2
-    assert "says how its inputs were scaled (half)" in capsys.readouterr().err
+    assert "already says how its inputs were scaled (half)" in capsys.readouterr().err

@@ -31,7 +31,7 @@ def test_suspects_on_the_screen_and_in_the_folder(capsys, run, tmp_path):
     assert code == 0
     assert "% of 1,297 labels look wrong" in said
     assert "proposed" in said
-    assert "is the checkpoint to use" in said
+    assert "is the checkpoint to use, as far as noisy labels can tell" in said
     assert re.search(rf"repair {re.escape(str(run.path))} --checkpoint \d+ --layer \S+ --out", said)
     assert "on layer layer" not in said
     assert "True labels are known here" in said
@@ -68,14 +68,14 @@ def test_cleaned_labels_are_trained_on(capsys, run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--clean", "relable", "--cleaned", "a.parquet"], "Did you mean 'relabel'"),
+        (["--clean", "relable", "--cleaned", "a.parquet"], 'Did you mean "relabel"'),
         (["--clean", "drop"], "Add --cleaned"),
         (["--cleaned", "a.csv"], "a .parquet file"),
         (["--top", "-1"], "0 or more"),
-        (["--checkpoints", "one"], "epochs such as 1,2,5"),
+        (["--checkpoints", "one"], "joined by commas, such as 1,2,5"),
         (["--checkpoints", "3"], "The nearest are"),
         (["--layers", "layer9"], "layer9"),
-        (["--noise", "evn"], "Did you mean 'even'"),
+        (["--noise", "evn"], 'Did you mean "even"'),
         (["--folds", "1"], "2 or more"),
         (["--out", "a.xlsx"], ".csv"),
     ],

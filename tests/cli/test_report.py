@@ -70,7 +70,7 @@ def test_open_shows_the_file(capsys, run, monkeypatch):
 def test_a_folder_without_a_run_is_answered(capsys, tmp_path):
     code, _, err = call(capsys, "report", tmp_path)
     assert code == 1
-    assert err.startswith(f"undertow: {tmp_path}: wanted a run's folder")
+    assert err.startswith(f"undertow: {tmp_path}: this is not a run's folder")
 
 
 def test_figures_in_several_formats(capsys, run):
@@ -86,8 +86,8 @@ def test_figures_in_several_formats(capsys, run):
     [
         (["drfit"], 2, "There is no figure 'drfit'. Did you mean 'drift'?"),
         (["swap"], 1, "nothing for the figure 'swap'"),
-        (["drift", "--format", "gif"], 2, "--format: wanted some of png,pdf,svg, got 'gif'"),
-        (["drift", "--format", ","], 2, "--format: wanted some of png,pdf,svg, got 'none'"),
+        (["drift", "--format", "gif"], 2, "There is no format 'gif'"),
+        (["drift", "--format", ","], 2, "--format names no format. Choose some of png, pdf, svg."),
     ],
 )
 def test_figures_that_cannot_be_drawn_are_answered(capsys, run, arguments, code, message):

@@ -1,4 +1,4 @@
-"""A synthetic audit folder: plausible rows of every lens for a run that memorises, without training anything."""
+"""A run that was really trained and audited, for the main paths; and synthetic folders for odd and hostile ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 @dataclass
 class Synthetic:
-    """A made-up run: peaks early, then learns its wrong labels by heart, the last layers most of all."""
+    """A made-up run: peaks early, then memorises its wrong labels, the last layers most of all."""
 
     checkpoints: int = 16
     layers: tuple[str, ...] = ("layer1", "layer2", "layer3")
@@ -212,7 +212,7 @@ def verdict() -> list[dict[str, Any]]:
         },
         {
             "topic": "richness", "answer": "cannot tell", "numbers": {"d_lr": 0.16},
-            "sentence": "Whether training was rich or lazy cannot be told: the interval spans both.",
+            "sentence": "Cannot tell whether training was rich or lazy: the interval spans both.",
             "rule": "rich below 0.1, lazy above 0.5",
         },
         {
@@ -273,7 +273,7 @@ def write_audit(folder: Path, made: Synthetic, lenses: tuple[str, ...], **change
     audit = {
         "format": 1, "undertow": "0.1.0", "made": "2026-11-16T04:10:00+00:00", "run": folder.name,
         "situation": "clean test labels known", "quick": False, "verdict": verdict(),
-        "headline": "It learnt the digits, then the wrong labels by heart; layer 2 still knows better.",
+        "headline": "It learnt the digits, then memorised the wrong labels; layer 2 still knows better.",
         "measures": {}, "settings": {"variance": 0.99, "layers": list(made.layers)},
         "data": {"name": "digits", "classes": list(made.classes), "train": 1297, "test": 500},
     }  # fmt: skip
@@ -306,9 +306,36 @@ def make_audit() -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def audited(make_audit: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One whole audit folder for tests that only read it."""
-    return make_audit(tmp_path_factory.mktemp("runs") / "m40", suspects=True)
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small run that memorises wrong labels, as train, audit and labels write it; only read it."""
+    import undertow as ut
+    from undertow.labels.suspects import write_suspects as keep_suspects
+
+    folder = tmp_path_factory.mktemp("runs") / "m40"
+    run = ut.train(
+        "mlp:96-96-96",
+        folder,
+        data="digits",
+        noise=0.4,
+        epochs=32,
+        checkpoints="every:4",
+        lr=0.004,
+        device="cpu",
+    )
+    ut.audit(run, samples=600, matrix_samples=200)
+    data = run.data()
+    keep_suspects(ut.label_errors(run, data, checkpoints=(4, 8)), data.train.x, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(audited: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run before its audit."""
+    folder = tmp_path_factory.mktemp("trained") / "m40"
+    folder.mkdir()
+    for name in ("run.json", "metrics.parquet"):
+        shutil.copy(audited / name, folder / name)
+    return folder
 
 
 @pytest.fixture(scope="module")

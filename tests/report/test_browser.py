@@ -49,7 +49,8 @@ def test_every_chart_is_drawn(page):
         assert page.locator(f"[data-chart={chart}] svg path, [data-chart={chart}] svg circle").count() > 0, (
             chart
         )
-    assert "NaN" not in page.content()
+    drawings = page.eval_on_selector_all(".host svg", "nodes => nodes.map(node => node.outerHTML)")
+    assert "NaN" not in "".join(drawings)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_sliders_change_their_charts(page, control, charts):
     page.wait_for_timeout(100)
     for chart, old in zip(charts, before, strict=True):
         assert drawn(page, chart) != old, chart
-    assert slider.get_attribute("aria-valuetext").split()[-1] == "52"
+    assert slider.get_attribute("aria-valuetext").split()[-1] == ("16" if control == "spectrum" else "24")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_values_are_read_by_mouse_and_by_keys(page):
 
 def test_a_click_on_the_chart_chooses_the_epoch(page):
     page.locator("[data-chart=accuracy] .host").click(position={"x": 300, "y": 150})
-    assert page.locator("#accuracy .controls output").inner_text() not in ("52", "60")
+    assert page.locator("#accuracy .controls output").inner_text() not in ("24", "32")
 
 
 def test_trajectories_play(page):
@@ -138,19 +139,20 @@ def test_trajectories_play(page):
 def test_the_gallery_shows_pictures_and_can_be_narrowed(page):
     """The first two dozen; a button, reached by keys, shows the rest."""
     widths = page.eval_on_selector_all(".suspect img", "all => all.map(one => one.naturalWidth)")
-    assert widths == [28] * 24
+    assert widths == [widths[0]] * 24
+    assert widths[0] > 0
     button = page.locator("#labels button.all")
-    assert button.inner_text() == "Show all 40"
+    assert button.inner_text() == "Show all 120"
     page.locator("[data-control=given]").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    assert page.locator(".suspect").count() == 40
+    assert page.locator(".suspect").count() == 120
     assert (button.get_attribute("aria-expanded"), button.inner_text()) == ("true", "Show the first 24")
     button.click()
     given = page.locator(".suspect .was").first.inner_text()
     page.select_option("[data-control=given]", given)
     assert set(page.locator(".suspect .was").all_inner_texts()) == {given}
-    assert button.is_hidden()
+    assert button.is_hidden() == (page.locator(".suspect").count() < 24)
     page.select_option("[data-control=given]", "")
 
 
@@ -181,7 +183,8 @@ CONTRAST = r"""() => {
     }
     return "rgb(255, 255, 255)";
   };
-  const read = "h1,h2,h3,p,dt,dd,small,.chip:not([aria-pressed=false]),summary,.tick text,text.label,nav a,th,td";
+  const read = ".answer,h1,h2,h3,p,dt,dd,small,.chip:not([aria-pressed=false]),summary,.tick text,text.label,nav a,th,"
+    + "td";
   return [...document.querySelectorAll(read)].map((node) => {
     const style = getComputedStyle(node), colour = node instanceof SVGElement ? style.fill : style.color;
     const [high, low] = [lum(colour), lum(behind(node))].sort((a, b) => b - a);
@@ -223,6 +226,7 @@ def test_numbers_download_as_they_were_measured(page, audited, tmp_path):
     found = pd.read_csv(fetched(page, "accuracy", "CSV", tmp_path))
     model = found[found["curve"] == "model, test"]
     metrics = pd.read_parquet(audited / "metrics.parquet")
+    metrics = metrics[metrics["epoch"] % 4 == 0]
     assert model["epoch"].tolist() == metrics["epoch"].tolist()
     assert model["accuracy"].tolist() == pytest.approx(metrics["test_accuracy"].tolist(), abs=1e-4)
 

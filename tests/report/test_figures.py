@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from undertow.errors import BadData, BadValue, UnknownName
+from undertow.errors import BadData, UnknownName
 from undertow.report import FIGURES, draw
 
 BEGINS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
@@ -39,8 +39,10 @@ def test_figures_lie_with_the_run_unless_told(make_audit, tmp_path):
 def test_misspelt_names_are_answered(audited):
     with pytest.raises(UnknownName, match=r"no figure 'heatmap'. Did you mean 'heat-map'"):
         draw(audited, "heatmap")
-    with pytest.raises(BadValue, match=r"--format: wanted some of png,pdf,svg, got 'jpg'"):
+    with pytest.raises(UnknownName, match="no format 'jpg'"):
         draw(audited, "swap", formats=("jpg",))
+    with pytest.raises(UnknownName, match=r"--format names no format. Choose some of png, pdf, svg"):
+        draw(audited, "swap", formats=())
 
 
 @pytest.mark.parametrize(

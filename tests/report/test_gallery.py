@@ -84,5 +84,5 @@ def test_pickled_pictures_are_refused(tmp_path):
     """Opening a report must not run what a stranger's file says."""
     pd.DataFrame(ROWS).to_parquet(tmp_path / "suspects.parquet")
     np.savez(tmp_path / "suspects.npz", **{"4": np.array([{"a": 1}], dtype=object)})
-    with pytest.raises(RunProblem, match="wanted thumbnails by sample"):
+    with pytest.raises(RunProblem, match="cannot be read as thumbnails by sample"):
         suspects(tmp_path, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -11,8 +12,9 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
-from undertow.errors import BadValue
+from undertow.errors import BadData
 from undertow.report import page_text, read_saved, write_report
+from undertow.report.gallery import MOST
 from undertow.report.page import safe_json
 from undertow.report.sections import SECTIONS
 
@@ -51,15 +53,50 @@ def data_of(text: str) -> dict:
     return json.loads(Elements(text).scripts[0])
 
 
+def chart_of(text: str, name: str) -> dict:
+    return next(chart for chart in data_of(text)["runs"][0]["charts"] if chart["id"] == name)
+
+
 def test_all_sections_are_there(audited):
     text = page_text([read_saved(audited)])
     ids = [attributes["id"] for tag, attributes in Elements(text).found if tag == "section"]
     assert ids == [section.id for section in SECTIONS]
     assert all(section.why not in text for section in SECTIONS)
     (run,) = data_of(text)["runs"]
-    assert all(run[name] for name in run if name not in ("id", "reading"))
-    assert "It has memorised wrong labels since about epoch\u00a012" in text
-    assert "Cannot tell" in text
+    assert {chart["section"] for chart in run["charts"]} == {
+        section.id for section in SECTIONS if section.charts and section.id != "labels"
+    }
+    assert len(run["suspects"]) == MOST
+    told = json.loads((audited / "audit.json").read_text())
+    shown = html.unescape(text).replace("\u00a0", " ")
+    assert told["headline"] in shown
+    assert all(own["sentence"] in shown for own in told["verdict"])
+
+
+def test_answers_say_good_bad_or_unknown(audited):
+    """A tick beside "memorising: yes" was read as good news."""
+    text = page_text([read_saved(audited)])
+    answers = re.findall(
+        r'class="topic">(\w+)</p>\s*<span class="answer (\w+)">.*?</svg>([^<]+)<', text, re.DOTALL
+    )
+    shown = {topic: (meaning, words) for topic, meaning, words in answers}
+    assert shown["training"] == ("good", "Yes · good")
+    assert shown["memorising"] == ("bad", "Yes · bad")
+    assert shown["noise"] == ("bad", "Yes · bad")
+    assert shown["place"][0] == "unknown"
+    icons = {
+        meaning: re.search(rf'answer {meaning}"><svg.*?</svg>', text, re.DOTALL)[0]
+        for meaning in ("good", "bad")
+    }
+    assert icons["good"].split(">", 2)[2] != icons["bad"].split(">", 2)[2]
+
+
+def test_a_finding_may_say_itself_what_it_means(make_audit, tmp_path):
+    verdict = [
+        {"topic": "memorising", "answer": "yes", "short": "yes", "meaning": "good", "sentence": "Wanted."}
+    ]
+    made = make_audit(tmp_path / "run", lenses=(), checkpoints=3, audit={"verdict": verdict})
+    assert "Yes · good" in page_text([read_saved(made)])
 
 
 @pytest.mark.parametrize("lens", ["latent", "richness", "temporal", "repair"])
@@ -81,7 +118,7 @@ def test_a_run_that_was_only_recorded_makes_a_page(tmp_path):
     (tmp_path / "run.json").write_text('{"config": null}')
     text = page_text([read_saved(tmp_path)])
     assert "has not been audited yet" in text
-    assert data_of(text)["runs"][0]["overview"][0]["y"] == [0.1, 0.9]
+    assert data_of(text)["runs"][0]["charts"][0]["series"][0]["y"] == [0.1, 0.9]
 
 
 def test_several_runs_stand_side_by_side(make_audit, tmp_path, audited):
@@ -131,8 +168,8 @@ def hostile(make_audit, tmp_path_factory):
 
 
 def test_hostile_names_stay_text(hostile):
-    text = page_text([read_saved(hostile), read_saved(hostile)])
-    elements = Elements(text)
+    page = page_text([read_saved(hostile), read_saved(hostile)])
+    elements = Elements(page)
     assert [tag for tag, _ in elements.found].count("script") == 2
     assert not [
         1
@@ -141,7 +178,7 @@ def test_hostile_names_stay_text(hostile):
     ]
     assert "49" not in "".join(word for word in elements.words if "7 *" in word)
     assert HOSTILE[1] in "".join(elements.words)
-    assert json.loads(elements.scripts[0])["runs"][0]["latent"]["layers"] == ["input", *HOSTILE]
+    assert chart_of(page, "map")["panels"][0]["down"] == ["input", *HOSTILE]
 
 
 def test_the_check_for_hostile_names_can_fail():
@@ -197,7 +234,7 @@ def test_the_same_rows_give_the_same_page(audited, tmp_path):
 
 
 def test_nothing_to_show_is_answered(tmp_path):
-    with pytest.raises(BadValue, match="at least one run's folder"):
+    with pytest.raises(BadData, match="name at least one run's folder"):
         write_report([], tmp_path / "r.html")
 
 
@@ -209,6 +246,6 @@ def test_infinite_and_missing_numbers_make_a_page(make_audit, tmp_path):
     rows.loc[rows["measure"] == "difference", ["low", "high"]] = None
     rows.loc[rows["lens"] == "repair", ["layer", "checkpoint"]] = None
     rows.to_parquet(made / "audit.parquet")
-    (run,) = data_of(page_text([read_saved(made)]))["runs"]
-    assert next(curve for curve in run["richness"] if curve["measure"] == "nc1")["y"] == [None, None, None]
-    assert run["repair"][0]["low"] is None
+    page = page_text([read_saved(made)])
+    assert chart_of(page, "rich-nc1")["series"][0]["y"] == [None, None, None]
+    assert chart_of(page, "repair")["rows"][0]["low"] is None

@@ -31,9 +31,13 @@ GROUND = {
 def test_everything_is_read(audited):
     saved = read_saved(audited)
     assert saved.name == "m40"
-    assert saved.layers == ["input", "layer1", "layer2", "layer3"]
-    assert saved.classes[:2] == ["zero", "one"]
-    assert len(saved.of("latent", "accuracy")) == 4 * 3 * 5 * len(saved.metrics)
+    assert saved.layers == ["input", "layer1", "layer2", "layer3", "head"]
+    assert saved.classes == [str(digit) for digit in range(10)]
+    written = pd.read_parquet(audited / "audit.parquet")
+    probed = written[(written["lens"] == "latent") & (written["measure"] == "accuracy")]
+    assert len(saved.of("latent", "accuracy")) == len(probed)
+    assert len(saved.metrics) == 33
+    assert [own["topic"] for own in saved.findings][:2] == ["training", "memorising"]
     assert saved.of("latent", "no such measure").empty
 
 
@@ -47,7 +51,7 @@ def test_a_run_without_an_audit_is_a_run(tmp_path):
 
 
 def test_a_folder_without_a_run_is_answered(tmp_path):
-    with pytest.raises(NotThere, match=r"wanted a run's folder, got neither run.json nor audit.parquet"):
+    with pytest.raises(NotThere, match=r"not a run's folder: it has neither run.json nor audit.parquet"):
         read_saved(tmp_path)
     with pytest.raises(NotThere, match="no such folder"):
         read_saved(tmp_path / "nowhere")
@@ -56,11 +60,11 @@ def test_a_folder_without_a_run_is_answered(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("audit.json", "{", "wanted JSON"),
-        ("audit.json", "[]", "wanted a JSON object, got list"),
-        ("audit.json", '{"format": 99}', "wanted format 1 or older, got 99"),
-        ("audit.parquet", "not parquet", "wanted a parquet table"),
-        ("metrics.parquet", "", "wanted a parquet table"),
+        ("audit.json", "{", "cannot be read as JSON"),
+        ("audit.json", "[]", "must hold a JSON object, not a list"),
+        ("audit.json", '{"format": 99}', "has format 99; this undertow reads up to 1"),
+        ("audit.parquet", "not parquet", "cannot be read as a parquet table"),
+        ("metrics.parquet", "", "cannot be read as a parquet table"),
     ],
 )
 def test_a_damaged_file_is_an_error_not_an_empty_section(tmp_path, name, text, message):
@@ -72,7 +76,7 @@ def test_a_damaged_file_is_an_error_not_an_empty_section(tmp_path, name, text, m
 
 def test_a_table_of_something_else_is_refused(tmp_path):
     pd.DataFrame({"lens": ["latent"]}).to_parquet(tmp_path / "audit.parquet")
-    with pytest.raises(RunProblem, match="wanted the columns measure, value"):
+    with pytest.raises(RunProblem, match="lacks the columns measure, value"):
         read_saved(tmp_path)
 
 
@@ -121,7 +125,7 @@ def torch_after(code: str) -> bool:
 
 
 def test_a_report_needs_no_torch(audited, tmp_path):
-    code = f"from undertow.report import *\nrender([{str(audited)!r}], {str(tmp_path / 'r.html')!r})\n"
+    code = f"from undertow.report import *\nwrite_report([{str(audited)!r}], {str(tmp_path / 'r.html')!r})\n"
     code += f"draw({str(audited)!r}, 'swap', out={str(tmp_path)!r})\nserve"
     assert not torch_after(code)
     assert (tmp_path / "r.html").exists()

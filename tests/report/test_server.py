@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from undertow.errors import NotThere, RunProblem
-from undertow.report.server import Shelf, make_server
+from undertow.report.server import ServedRuns, make_server
 
 
 class Client:
@@ -101,9 +101,9 @@ def test_a_run_that_is_a_way_out_is_left_out(make_audit, tmp_path):
     (folder / "linked").mkdir(parents=True)
     (folder / "linked" / "run.json").symlink_to(outside / "run.json")
     (folder / "whole").symlink_to(outside, target_is_directory=True)
-    assert Shelf(folder).runs() == {}
+    assert ServedRuns(folder).runs() == {}
     make_audit(folder / "own", checkpoints=3, lenses=())
-    assert list(Shelf(folder).runs()) == ["own"]
+    assert list(ServedRuns(folder).runs()) == ["own"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "localhost:1"])
@@ -135,8 +135,8 @@ def test_a_page_is_rendered_once(runs, monkeypatch):
     """Asking every few seconds must not render every few seconds."""
     made = []
     monkeypatch.setattr("undertow.report.server.page_text", lambda runs, live: made.append(live) or "page")
-    shelf = Shelf(runs)
-    assert [shelf.report(["m40"], "/stamp/run/m40") for _ in range(3)] == ["page"] * 3
+    served = ServedRuns(runs)
+    assert [served.report(["m40"], "/stamp/run/m40") for _ in range(3)] == ["page"] * 3
     assert len(made) == 1
 
 
@@ -146,7 +146,7 @@ def test_an_unfinished_run_is_training_and_a_damaged_one_hides_no_other(make_aud
     (made / "run.json").write_text(json.dumps({**facts, "finished": None}))
     make_audit(tmp_path / "runs" / "torn", checkpoints=3, lenses=())
     (tmp_path / "runs" / "torn" / "audit.parquet").write_text("<b>half</b>")
-    text = Shelf(tmp_path / "runs").listing()
+    text = ServedRuns(tmp_path / "runs").listing()
     assert ">training</span>" in text
     assert ">damaged</span>" in text
     assert "wanted a parquet table" in text
@@ -170,4 +170,4 @@ def test_a_folder_or_port_that_is_not_there_is_answered(tmp_path, client):
 
 
 def test_an_empty_folder_says_so(tmp_path):
-    assert "No runs here yet" in Shelf(tmp_path).listing()
+    assert "No runs here yet" in ServedRuns(tmp_path).listing()

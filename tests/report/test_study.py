@@ -80,7 +80,7 @@ def test_studies_are_found_at_any_depth_in_order(folder):
 def test_counts_come_from_the_files(folder):
     own = read_study(folder / "latent/made-up/laptop")
     assert (own.within, len(own.compared), len(own.comparison)) == (1, 2, 3)
-    assert claim_words([own]) == (1, 3, "1 do not hold, 1 cannot be told")
+    assert claim_words([own]) == (1, 3, "1 do not hold, 1 undecided")
     assert own.minutes == 1.5
     assert own.command == "undertow study run latent/made-up --scale laptop --seeds 2"
 
@@ -149,9 +149,9 @@ def test_failures_are_shown(tmp_path):
 
 
 def test_folders_without_studies_are_refused(tmp_path):
-    with pytest.raises(NotThere, match=r"got no study\.json in it\. `undertow study run NAME"):
+    with pytest.raises(NotThere, match=r"holds no study\. `undertow study run NAME"):
         read_studies(tmp_path)
-    with pytest.raises(NotThere, match="no such folder"):
+    with pytest.raises(NotThere, match="does not exist"):
         read_studies(tmp_path / "nowhere")
 
 
@@ -159,13 +159,17 @@ def test_folders_without_studies_are_refused(tmp_path):
     ("file", "content", "words"),
     [
         ("study.json", "{", "cannot be read"),
-        ("study.json", "[]", "wanted a JSON object, got list"),
-        ("study.json", '{"format": 1}', "wanted study in it"),
-        ("study.json", '{"format": 9, "study": "a/b", "scale": "laptop"}', "format 1 or older, got 9"),
-        ("study.json", '{"format": 1, "study": "a/b", "scale": "huge"}', "got 'huge'"),
-        ("claims.json", "{}", "wanted a JSON array"),
-        ("rows.parquet", "nothing", "wanted a parquet table"),
-        ("figure.png", "nothing", "wanted a picture"),
+        ("study.json", "[]", "must hold a JSON object, not a list"),
+        ("study.json", '{"format": 1}', "lacks 'study'"),
+        (
+            "study.json",
+            '{"format": 9, "study": "a/b", "scale": "laptop"}',
+            "has format 9; this undertow reads up to 1",
+        ),
+        ("study.json", '{"format": 1, "study": "a/b", "scale": "huge"}', "no scale that is known: 'huge'"),
+        ("claims.json", "{}", "must hold a JSON array"),
+        ("rows.parquet", "nothing", "cannot be read as a parquet table"),
+        ("figure.png", "nothing", "cannot be read as a picture"),
     ],
 )
 def test_damaged_files_are_named(tmp_path, file, content, words):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from undertow.report import read_saved, views, views_temporal
+from undertow.report import charts, charts_time, read_saved, views
 from undertow.report.summary import about, facts, reproduce, tied, tiles
 
 
@@ -22,6 +22,15 @@ def latent(layer, value, checkpoint=1, probe="masc", fit="given", split="test", 
         "lens": "latent", "measure": "accuracy", "layer": layer, "value": value, "checkpoint": checkpoint,
         "probe": probe, "fit": fit, "split": split, "labels": labels,
     }  # fmt: skip
+
+
+def test_every_probe_of_a_grid_has_a_name_for_people():
+    """Fails if a probe's key is no longer that of its rows, as `nearest_mean` was not for `mean`."""
+    from undertow.latent.sources import PROBES as FITTED
+    from undertow.words import PROBES, probe_name
+
+    assert set(FITTED) == set(PROBES)
+    assert probe_name("mean") == "nearest mean"
 
 
 def test_the_best_layer_is_that_of_the_last_checkpoint(tmp_path):
@@ -59,20 +68,54 @@ def test_the_recorded_metrics_stand_in_for_an_audit(tmp_path):
     assert found[0].x.tolist() == [0, 2]
 
 
+def test_a_run_without_an_audit_shows_true_labels_as_true(trained):
+    """Fails if the accuracy on the given labels, which are wrong in part, is called that on the true ones."""
+    saved = read_saved(trained)
+    found = {curve.tags["role"]: curve for curve in views.overview(saved)}
+    recorded = {"test": "test_accuracy", "fit": "train_fit", "true": "train_true", "wrong": "train_wrong_fit"}
+    assert found.keys() == recorded.keys()
+    for role, column in recorded.items():
+        assert found[role].mean.tolist() == saved.metrics[column].dropna().tolist(), role
+    assert found["true"].mean[-1] < found["fit"].mean[-1] < 1
+
+
+def test_audit_and_training_tell_the_same_curves(trained, audited):
+    """The audit looks at a part of the training samples: the same within what a part may differ."""
+    before, after = (
+        {c.tags["role"]: c for c in views.overview(read_saved(own))} for own in (trained, audited)
+    )
+    for role in ("test", "fit", "true", "wrong"):
+        kept = np.isin(before[role].x, after[role].x)
+        np.testing.assert_allclose(before[role].mean[kept], after[role].mean, rtol=0, atol=0.06)
+
+
 def test_latent_grids_share_their_axes(tmp_path):
     """The script draws differences cell by cell."""
     saved = written(tmp_path, [latent("a", 0.1, 1), latent("b", 0.2, 2), latent("b", 0.3, 2, probe="velpic")])
-    first, second = views.latent_grids(saved)
-    assert first.value.down == second.value.down == ["a", "b"]
-    np.testing.assert_array_equal(second.value.value, [[np.nan, np.nan], [np.nan, 0.3]])
+    first, second = charts.layer_maps(saved)
+    assert first.grid.down == second.grid.down == ["a", "b"]
+    np.testing.assert_array_equal(second.grid.value, [[np.nan, np.nan], [np.nan, 0.3]])
+
+
+def test_maps_say_which_of_them_the_model_may_be_set_beside(audited):
+    """The page's first choice, its chart through the layers and the heat map rest on this."""
+    maps = charts.layer_maps(read_saved(audited))
+    assert [own.title for own in maps if own.first] == ["MASC", "VeLPIC", "logistic regression"]
+    assert {own.tags["measured"] for own in maps if own.first} == {
+        "fitted with given labels, test, true labels"
+    }
+    assert all(np.isfinite(own.model).all() for own in maps if own.first)
 
 
 def test_repairs_follow_the_layers_and_keep_the_gains_interval(audited):
-    found = views.repairs(read_saved(audited))
-    assert [row["layer"] for row in found] == ["layer1", "layer1", "layer2", "layer2", "layer3", "layer3"]
-    best = max(found, key=lambda row: row["after"])
-    assert (best["layer"], best["name"]) == ("layer2", "VeLPIC")
-    assert best["low"] < best["after"] - best["before"] < best["high"]
+    saved = read_saved(audited)
+    found = views.repairs(saved)
+    places = [saved.layers.index(row["layer"]) for row in found if row["layer"] in saved.layers]
+    assert places
+    assert places == sorted(places)
+    for row in found:
+        assert row["low"] < row["after"] - row["before"] < row["high"]
+        assert row["name"] == "VeLPIC"
 
 
 def test_a_repair_without_its_pair_is_left_out(tmp_path):
@@ -84,22 +127,26 @@ def test_a_repair_without_its_pair_is_left_out(tmp_path):
 
 def test_long_spectra_are_thinned_but_keep_both_ends(make_audit, tmp_path):
     made = make_audit(tmp_path / "run", lenses=("richness",), features=500, checkpoints=3)
-    for _, own in views.spectra(read_saved(made)):
-        assert len(own.across) <= views.POSITIONS
+    found = [panel.grid for chart in charts.spectra(read_saved(made)) for panel in chart.panels]
+    assert len(found) == 3
+    for own in found:
+        assert len(own.across) <= charts.POSITIONS
         assert (own.across[0], own.across[-1]) == (1, 500)
         assert not np.isnan(own.value).any()
 
 
 def test_composites_are_shallow_by_deep(audited):
     saved = read_saved(audited)
-    found = {(tags["cut"], tags["measure"]): own for tags, own in views_temporal.composites(saved)}
+    (chart,) = charts_time.composites(saved)
+    found = {(own.tags["cut"], own.tags["measure"]): own for own in chart.panels}
     assert len(found) == 6
-    own = found["layer1", "accuracy"]
+    assert {measure for (_, measure), own in found.items() if own.first} == {"consistency"}
+    own = found["layer1", "accuracy"].grid
     rows = saved.of("temporal", "accuracy")
-    one = rows[(rows["layer"] == "layer1") & (rows["shallow"] == 4) & (rows["checkpoint"] == 60)][
+    one = rows[(rows["layer"] == "layer1") & (rows["shallow"] == 4) & (rows["checkpoint"] == 32)][
         "value"
     ].item()
-    assert own.value[own.down.index(4), own.across.index(60)] == one
+    assert own.value[own.down.index(4), own.across.index(32)] == one
 
 
 def test_consistency_stays_where_accuracy_has_labels(tmp_path):
@@ -109,31 +156,36 @@ def test_consistency_stays_where_accuracy_has_labels(tmp_path):
         {**base, "measure": "accuracy", "value": 0.5, "labels": "true"},
         {**base, "measure": "consistency", "value": 1},
     ]
-    assert [tags["measure"] for tags, _ in views_temporal.composites(written(tmp_path, rows))] == [
-        "accuracy",
-        "consistency",
-    ]
+    (chart,) = charts_time.composites(written(tmp_path, rows))
+    assert [own.tags["measure"] for own in chart.panels] == ["consistency", "accuracy"]
 
 
 def test_long_trajectories_are_thinned(make_audit, tmp_path):
     made = make_audit(tmp_path / "run", lenses=("temporal",), checkpoints=2, layers=("a",), samples=700)
-    (track,) = views_temporal.trajectories(read_saved(made))
-    assert track.x.shape == track.y.shape == (2, views_temporal.SAMPLES)
-    assert len(track.labels) == views_temporal.SAMPLES
+    (chart,) = charts_time.trajectories(read_saved(made))
+    (track,) = chart.rows
+    assert track["x"].shape == track["y"].shape == (2, charts_time.SAMPLES)
+    assert len(track["labels"]) == charts_time.SAMPLES
 
 
 def test_swap_and_drift_keep_the_cuts_order(audited):
     saved = read_saved(audited)
-    assert [own["cut"] for own in views_temporal.swap_profile(saved)] == ["layer1", "layer2", "layer3"]
-    assert [curve.tags["layer"] for curve in views_temporal.over_time(saved, "parameter_drift")][-1] == "all"
+    (chart,) = charts_time.swap(saved)
+    assert chart.x.names == ["layer1", "layer2", "layer3"]
+    rows = saved.of("temporal", "swap_early_late").set_index("layer")
+    assert chart.series[0].curve.mean.tolist() == [rows["value"][cut] for cut in chart.x.names]
+    drift = charts_time.layer_curves(saved, "parameter_drift")
+    assert [curve.tags["layer"] for curve in drift] == ["layer1", "layer2", "layer3", "head", "all"]
 
 
 def test_drift_without_a_split_stays_beside_drift_with_one(tmp_path):
     """Fails if choosing test samples for feature drift drops parameter drift, which has no samples."""
     base = {"lens": "temporal", "layer": "a", "checkpoint": 1, "value": 0.5}
     rows = [{**base, "measure": "feature_drift", "split": "test"}, {**base, "measure": "parameter_drift"}]
-    found = views_temporal.over_time(written(tmp_path, rows), "parameter_drift", "feature_drift")
-    assert {curve.tags["measure"] for curve in found} == {"parameter_drift", "feature_drift"}
+    assert [chart.id for chart in charts_time.over_time(written(tmp_path, rows))] == [
+        "parameter-drift",
+        "feature-drift",
+    ]
 
 
 def test_the_input_is_no_layer(tmp_path):
@@ -157,10 +209,12 @@ def test_tiles_say_what_the_rows_say(audited):
     saved = read_saved(audited)
     shown = {tile.label: tile for tile in tiles(saved)}
     last = saved.metrics["test_accuracy"].iloc[-1]
+    measures = saved.audit["measures"]
     assert shown["Test accuracy"].value == f"{100 * last:.1f}\u00a0%"
-    assert shown["After repair"].detail.startswith("+26.0 points, VeLPIC at layer2")
-    assert shown["D_LR"].value == "0.16"
-    assert about(saved).startswith("digits · mlp:256-256-256 · label noise 0.4")
+    assert shown["Best layer knows"].value == f"{100 * measures['latent_accuracy']:.1f}\u00a0%"
+    assert shown["D_LR"].value == f"{measures['d_lr']:.2f}"
+    assert shown["Wrong labels memorised"].value == f"{100 * views.memorised(saved).mean[-1]:.1f}\u00a0%"
+    assert about(saved).startswith("digits · mlp:96-96-96 · label noise 0.4")
 
 
 def test_the_best_layer_has_one_interval_on_the_page(make_audit, tmp_path):
@@ -229,7 +283,7 @@ def test_the_command_that_trains_it_again_is_understood(audited):
     from undertow.cli.app import app
 
     words = shlex.split(reproduce(read_saved(audited)).replace("\\\n", " "))  # as a shell reads it
-    assert words[:3] == ["undertow", "train", "mlp:256-256-256"]
+    assert words[:3] == ["undertow", "train", "mlp:96-96-96"]
     assert {"--lr", "--shuffle", "--no-greedy"} <= set(words)
     app.parse_args(words[1:], exit_on_error=False, print_error=False)
 

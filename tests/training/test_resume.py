@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import undertow as ut
-from undertow.cli.progress import Silent
 from undertow.errors import RunProblem
 
 ARGUMENTS = [
@@ -88,11 +87,17 @@ def test_kill_9_at_several_moments_and_resume_to_the_same_bits(tmp_path: Path):
 QUICK = ut.TrainConfig("mlp:16-16", data="digits", epochs=4, checkpoints="every:1", device="cpu")
 
 
-class StopAt(Silent):
+class StopAt:
     """Interrupts the training at an epoch or a step."""
 
     def __init__(self, epoch: int = -1, step: int = -1) -> None:
         self._epoch, self._step = epoch, step
+
+    def begin(self, *facts: object) -> None:
+        """Nothing."""
+
+    def end(self, reason: str) -> None:
+        """Nothing."""
 
     def step(self, epoch: int, step: int) -> None:
         if step == self._step:

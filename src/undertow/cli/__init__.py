@@ -5,7 +5,7 @@
     undertow data list ; undertow data show mnist
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 where a gate of `audit --fail-if` holds. What a user can mend is said
-in one sentence; `--debug` shows the traceback with it. Commands are imported when they are called, so that help
+in one line; `--debug` shows the traceback with it. Commands are imported when they are called, so that help
 answers at once.
 """
 
@@ -31,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), error.exit_code)
     except KeyboardInterrupt:
         return _complain(
-            "Stopped. What was saved is intact: the same command goes on (train: with --resume).", 130
+            "Stopped. Nothing that was saved is lost: repeat the command to go on (train: with --resume).",
+            130,
         )
     except BrokenPipeError:
         # Whoever read our output has seen enough (`undertow runs | head`).

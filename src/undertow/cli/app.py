@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from undertow._version import __version__
 
 app = App(
     name="undertow",
-    help="Read a neural network's training run from beneath.",
+    help="Find out what a training run really learned: layers, features, labels, repairs.",
     version=__version__,
+    version_flags=("--version", "-V"),
     suppress_keyboard_interrupt=False,  # main says what is left of the work
+    default_parameter=Parameter(negative_iterable=()),  # no --empty-fail-if beside --fail-if
     help_format="plaintext",  # the markdown renderer alone would cost a tenth of a second
     help_epilogue="Every command takes --debug (show tracebacks). "
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a gate of audit --fail-if.",
@@ -27,7 +29,10 @@ COMMANDS = {
     ),
     "train": ("undertow.cli.train:train", "Train a model and keep its checkpoints."),
     "probe": ("undertow.cli.probe:probe", "Ask every layer at every checkpoint what it knows."),
-    "audit": ("undertow.cli.audit:audit", "Look at a run through all lenses and say what was found."),
+    "audit": (
+        "undertow.cli.audit:audit",
+        "Audit a run: what it memorised, what its layers know, what can be repaired.",
+    ),
     "repair": (
         "undertow.cli.repair:repair",
         "Give a run's model a head that is a probe of its features, if it helps.",
@@ -38,7 +43,7 @@ COMMANDS = {
         "Write a run's report, or several runs' side by side, as one HTML file.",
     ),
     "figure": ("undertow.cli.report:figure", "Draw a figure of a run for a paper."),
-    "serve": ("undertow.cli.report:serve", "Serve the runs of a folder to a browser on this machine."),
+    "serve": ("undertow.cli.report:serve", "Show the runs of a folder in a browser on this machine."),
     "runs": ("undertow.cli.runs:runs", "List the runs in a folder."),
     "show": ("undertow.cli.runs:show", "Show what a run is and how it went."),
     "layers": ("undertow.cli.layers:layers", "List the layers of a model or a run."),
@@ -47,7 +52,7 @@ COMMANDS = {
 DATA_COMMANDS = {
     "list": ("undertow.cli.data:list_sets", "List the data sets known by name."),
     "show": ("undertow.cli.data:show", "Show what is in a data set."),
-    "fetch": ("undertow.cli.data:fetch", "Load data sets once, so that they are in the cache."),
+    "fetch": ("undertow.cli.data:fetch", "Download data sets into the cache."),
     "corruptions": ("undertow.cli.data:corruptions", "Draw a contact sheet of the 15 image corruptions."),
 }
 STUDY_COMMANDS = {

@@ -1,15 +1,15 @@
-"""`undertow cuts`: where a network can be parted into a shallow and a deep part."""
+"""`undertow cuts`: where a network can be split into a shallow and a deep part."""
 
 from __future__ import annotations
 
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from undertow.cli.flags import FLAGS, BadUsage
+from undertow.cli.given_run import Theirs, open_given
 from undertow.cli.layers import from_spec
-from undertow.cli.opening import open_given
 from undertow.cli.screen import console, print_json, table, thousands
-from undertow.errors import BadValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,35 +23,31 @@ SAMPLES = 8
 
 
 def cuts(
-    source: str, *, data: str | None = None, model: str | None = None, all: bool = False, json: bool = False
+    source: str,
+    *,
+    theirs: Annotated[Theirs, FLAGS] = Theirs(),  # noqa: B008  (frozen)
+    all: bool = False,
+    json: bool = False,
 ) -> None:
     """List the modules where a network can be cut: all information passes through their output.
 
     Args:
-        source: a model spec such as resnet20, or a run's folder.
-        data: the named data set whose shape a spec gets, or the data of someone else's checkpoints.
-        model: package.module:function that gives an untrained model, for checkpoints that are not undertow's.
-        all: every module, with the reason why it is no cut.
-        json: one JSON object per module.
+        source: A model spec such as resnet20, or a run's folder.
+        theirs: The data whose shape a model spec gets, or what other programs' checkpoints do not say.
+        all: List every module, with the reason why it is not a cut.
+        json: Print one JSON object per module.
     """
-    built, x = _from_run(Path(source), data, model) if Path(source).is_dir() else _random(source, data)
+    built, x = _from_run(Path(source), theirs) if Path(source).is_dir() else _random(source, theirs.data)
     found = _explained(built, x)
     shown = [row for row in found if all or row["valid"]]
     if json:
         for row in shown:
             print_json(row)
         return
-    columns = [
-        "cut after",
-        "output",
-        "numbers",
-        "shallow parameters",
-        "default",
-        *(["why not"] if all else []),
-    ]
+    columns = ["cut after", "output", "numbers", "shallow parameters", "default", *["why not"] * all]
     body = _cells(shown, getattr(built, "cuts", ()), all)
     console().print(table("", columns, body, right=["output", "numbers", "shallow parameters"]))
-    rest = "" if all else " --all says why the others are none."
+    rest = "" if all else " --all says why the others are not."
     valid = sum(bool(row["valid"]) for row in found)
     console().print(f"{valid} of {len(found)} modules are different cuts.{rest}")
 
@@ -85,16 +81,16 @@ def _cells(rows: list[dict[str, Any]], default: tuple[str, ...], reasons: bool) 
         ]  # fmt: skip
 
 
-def _from_run(path: Path, data: str | None, model: str | None) -> tuple[nn.Module, SampleInputs]:
+def _from_run(path: Path, theirs: Theirs) -> tuple[nn.Module, SampleInputs]:
     """The last checkpoint with a few of its own test samples, or random ones of that shape."""
     from undertow.data.entries import rows_of
     from undertow.data.inputs import scaled
     from undertow.data.load import load_data
     from undertow.errors import NotThere
 
-    run = open_given(path, model=model, data=data, needs=True)
+    run = open_given(path, theirs)
     try:
-        found = load_data(data) if data else run.data()
+        found = load_data(theirs.data) if theirs.data else run.data()
     except NotThere:
         return run.model(), _noise(_shape_of(run), bool((run.facts.model or {}).get("vocabulary")))
     scaling = run.facts.data["scaling"] if run.facts.data else found.scaling
@@ -104,7 +100,7 @@ def _from_run(path: Path, data: str | None, model: str | None) -> tuple[nn.Modul
 def _shape_of(run: Run) -> tuple[int, ...]:
     shape = tuple((run.facts.model or {}).get("shape", ()))
     if not shape:
-        raise BadValue(f"{run.path}", "data to try cuts on", None, "Name the data with --data.")
+        raise BadUsage(f"{run.path} does not say the shape of its samples. Name the data with --data.")
     return shape
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from undertow.cli.flags import BadUsage
 from undertow.cli.screen import console, percent, print_json, table, thousands
 from undertow.data.catalogue import DATA
-from undertow.errors import BadValue
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,7 +23,7 @@ def list_sets(*, json: bool = False) -> None:
     """List the data sets known by name.
 
     Args:
-        json: one JSON object per set.
+        json: Print one JSON object per set.
     """
     rows = [
         {
@@ -47,10 +47,10 @@ def show(source: str, *, noise: str = "0", seed: int = 0, json: bool = False) ->
     """Show what is in a data set: sizes, classes, pixels, and what label noise would do.
 
     Args:
-        source: a name, hub:owner/name or a path.
-        noise: label noise to apply, as for `undertow train`.
-        seed: the seed of the noise.
-        json: as one JSON object.
+        source: A name, hub:owner/name or a path.
+        noise: Label noise to apply, as for `undertow train`.
+        seed: The seed of the noise.
+        json: Print one JSON object.
     """
     from undertow.data.entries import shown
     from undertow.data.load import load_data
@@ -82,12 +82,12 @@ def fetch(*sources: str) -> None:
     """Load data sets once, so that they are in the cache.
 
     Args:
-        sources: names, hub:owner/name or paths.
+        sources: Names, hub:owner/name or paths.
     """
     from undertow.data.load import load_data
 
     if not sources:
-        raise BadValue("data fetch", "at least one data set", "none", "`undertow data list` has the names.")
+        raise BadUsage("data fetch: name at least one data set. `undertow data list` shows them.")
     for source in sources:
         began = time.monotonic()
         data = load_data(source)
@@ -104,17 +104,17 @@ def corruptions(
     """Draw a contact sheet of the 15 corruptions at severities 1 to 5.
 
     Args:
-        out: the PNG to write.
-        data: the image set whose test images are shown.
-        count: how many images stand in a cell.
-        seed: the seed of the corruptions.
+        out: The PNG to write.
+        data: The image set whose test images are shown.
+        count: How many images stand in a cell.
+        seed: The seed of the corruptions.
     """
     from undertow.data.corruptions import contact_sheet
     from undertow.data.load import load_data
 
     chosen = load_data(data)
     if chosen.kind != "image":
-        raise BadValue("data corruptions", "a set of images", data)
+        raise BadUsage(f"data corruptions: {data} is not a set of images. Choose other --data.")
     contact_sheet(chosen.test.tensor[:count], out, seed)
     console().print(f"{out}: 15 corruptions × 5 severities of {chosen.name}")
 

@@ -8,25 +8,26 @@ import time
 from pathlib import Path
 from typing import Any
 
-from undertow.cli.progress import watcher
+from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, percent, table
 from undertow.cli.summary import ending
+from undertow.cli.watchers import AuditWatcher, TrainingWatcher
 from undertow.errors import RunProblem
 from undertow.training.config import TrainConfig
 from undertow.training.facts import RunFacts
 
 DEMO = TrainConfig(model="mlp:256-256-256", data="digits", noise="0.4", epochs=60)
-"""1,297 handwritten digits of 8×8 pixels, two in five labels drawn at random."""
+"""1,297 handwritten digits of 8×8 pixels; two in five labels are random."""
 
 
 def demo(*, out: Path = Path("demo")) -> None:
     """Train a small memorising model on embedded data, audit it and write its report.
 
     Args:
-        out: where the demo's run goes; an earlier demo there is replaced.
+        out: Where the demo's run goes; an earlier demo there is replaced.
     """
     from undertow.auditing.work import audit
-    from undertow.cli.audit import Watch, panel
+    from undertow.cli.audit import panel
     from undertow.labels.search import label_errors
     from undertow.labels.suspects import write_suspects
     from undertow.report.page import write_report
@@ -35,15 +36,15 @@ def demo(*, out: Path = Path("demo")) -> None:
     began = time.monotonic()
     screen = console()
     screen.print(
-        "A network of three layers learns to read 1,297 handwritten digits, but two in five of its labels are drawn "
-        "at random.\nIt can only get them right by heart. Watch the test accuracy, measured on 500 clean digits:\n"
+        "A network with three layers learns to read 1,297 handwritten digits. Two in five labels are random: it can\n"
+        "only memorise them. Watch the test accuracy on 500 digits with correct labels:\n"
     )
-    run = train(DEMO, _emptied(out / "run"), watch=watcher())
+    run = train(DEMO, _emptied(out / "run"), watch=TrainingWatcher(ProgressBar(stays=True)))
     screen.print(_story(run.metrics.to_dict("records")))  # pyright: ignore[reportArgumentType]
     screen.print(
-        f"\n{ending(run)}\n\nNow the run is read from beneath: layers, features, checkpoints against each other."
+        f"\n{ending(run)}\n\nNow the audit: what the layers know, and how features and checkpoints changed."
     )
-    found = audit(run, watch=Watch(quiet=False))
+    found = audit(run, watch=AuditWatcher(ProgressBar()))
     screen.print(panel(found), soft_wrap=False)
     data = run.data()
     labels = label_errors(run, data)
@@ -64,7 +65,7 @@ def called() -> str:
 
 
 def _story(rows: list[dict[str, Any]]) -> Any:
-    """The epochs at which something is to be seen."""
+    """The epochs that tell the story."""
     by_epoch = {int(row["epoch"]): row for row in rows}
     columns = ["epoch", "fits its labels", "repeats wrong labels", "test accuracy"]
     shown = [
@@ -80,6 +81,6 @@ def _emptied(folder: Path) -> Path:
     if folder.exists():
         config = RunFacts.read(folder).config if (folder / "run.json").exists() else None
         if config is None or TrainConfig.from_dict(config) != DEMO:
-            raise RunProblem(f"{folder} is there and is no earlier demo. Choose another --out.")
+            raise RunProblem(f"{folder} exists and is not an earlier demo. Choose another --out.")
         shutil.rmtree(folder)
     return folder

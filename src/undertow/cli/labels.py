@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from undertow.auditing.finding import layer_words
-from undertow.cli.feeding import load_given
-from undertow.cli.opening import open_given
+from undertow.cli.flags import FLAGS, BadUsage
+from undertow.cli.given_run import Theirs, load_given, open_given
+from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, counted, percent, print_json, table, thousands
-from undertow.errors import BadValue, unknown
+from undertow.cli.watchers import LabelsWatcher
+from undertow.errors import BadValue
+from undertow.labels.findings import CleanWay
+from undertow.labels.search import LabelConfig, label_errors
+from undertow.words import layer_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,66 +23,59 @@ if TYPE_CHECKING:
     from undertow.labels.findings import LabelErrors
     from undertow.training.run import Run
 
-WAYS = ("relabel", "drop")
-"""Said twice, here and in `label_findings`: a wrong word is answered before torch is loaded."""
-
 
 def labels(
-    run: Path, *, top: int = 20, out: Path | None = None, clean: str | None = None, cleaned: Path | None = None,
-    above: float = 0.5, pred_probs: Path | None = None, choose: bool = False, layers: str = "auto",
-    checkpoints: str | None = None, folds: int = 5, noise: str | None = None, seed: int = 0, memory: str = "2GB",
-    device: str | None = None, model: str | None = None, data: str | None = None, scaling: str | None = None,
+    run: Path,
+    *,
+    top: int = 20,
+    out: Path | None = None,
+    clean: CleanWay | None = None,
+    cleaned: Path | None = None,
+    above: float = 0.5,
+    pred_probs: Path | None = None,
+    choose: bool = False,
+    config: Annotated[LabelConfig, FLAGS] = LabelConfig(),  # noqa: B008  (frozen)
+    theirs: Annotated[Theirs, FLAGS] = Theirs(),  # noqa: B008
     json: bool = False,
-) -> None:  # fmt: skip
-    """Find training labels that look wrong, by what the layers say of their samples.
+) -> None:
+    """Find training labels that look wrong, by what the layers say about their samples.
 
-    The most suspicious ones are stored in the run's folder too, for the gallery of its report.
+    The run's folder keeps the most suspicious ones, for the gallery of its report.
 
     Args:
-        run: the run's folder, or any folder of checkpoints with --model and --data.
-        top: how many suspects to list.
-        out: write one row per training sample to this .parquet or .csv file.
-        clean: relabel (suspects get the proposed label) or drop (they are left out); wants --cleaned.
-        cleaned: the .parquet file for `undertow train --labels`.
-        above: --clean suspects labels with a higher score.
-        pred_probs: write class probabilities (samples, classes) to this .npy file, in cleanlab's shape.
-        choose: say which checkpoint to use, too, and which layer to graft a new head on.
-        layers: layers that vote: names, patterns, or auto.
-        checkpoints: their epochs, such as 1,2,5; up to eight are chosen when not given.
-        folds: parts that the samples are split into; none judges its own labels.
-        noise: even (every wrong class as likely) or matrix (learned); what the labels say when not given.
-        seed: of the folds.
-        memory: what features and votes may take; convolutional maps that do not fit are averaged over places.
-        device: cpu, cuda, ...; where the model is when not given.
-        model: package.module:function that gives an untrained model, for checkpoints that are not undertow's.
-        data: the data of such checkpoints: a name or a path.
-        scaling: how such a model was fed: none (as the data is), unit, half, cifar, imagenet; without it floats are fed
-            as they are and bytes as pixels from 0 to 1.
-        json: one JSON object.
+        run: The run's folder, or any folder of checkpoints with --model and --data.
+        top: How many suspects to list.
+        out: Write one row per training sample to this .parquet or .csv file.
+        clean: relabel gives suspects the proposed label, drop leaves them out; needs --cleaned.
+        cleaned: The .parquet file for `undertow train --labels`.
+        above: With --clean, a label is suspect if its score is higher than this.
+        pred_probs: Write class probabilities (samples, classes) to this .npy file, as cleanlab reads them.
+        choose: Say too which checkpoint to use, and which layer to put a new head on.
+        config: How to search.
+        theirs: What other programs' checkpoints do not say.
+        json: Print one JSON object.
     """
-    _check(top, clean, cleaned)
+    _check(top, clean, cleaned, pred_probs)
     from undertow.data.samples import DataSet
     from undertow.labels.choice import choose_checkpoint
-    from undertow.labels.search import LabelConfig, label_errors
     from undertow.labels.suspects import cleaned_labels, write_suspects, write_table
 
-    config = LabelConfig(
-        layers=layers, checkpoints=_epochs(checkpoints), folds=folds, seed=seed, memory=memory, device=device,
-        noise=noise,  # pyright: ignore[reportArgumentType]
-    )  # fmt: skip
-    opened = open_given(run, model=model, data=data, needs=True)
-    samples: DataSet = load_given(opened, data, scaling) or opened.data()
+    opened = open_given(run, theirs)
+    samples: DataSet = load_given(opened, theirs.data, config.scaling) or opened.data()
     screen = console()
     if samples.note and not json:
         screen.print(f"Note: {samples.note}", markup=False)
-    with _watched(screen, quiet=json) as watch:
-        found = label_errors(opened, samples, config=config, watch=watch)
+    bar = ProgressBar(quiet=json)
+    try:
+        found = label_errors(opened, samples, config=config, watch=LabelsWatcher(bar))
+    finally:
+        bar.close()
     written = write_suspects(found, samples.train.x, opened.path)
     if out is not None:
         write_table(found, out)
         written.append(out)
     if cleaned is not None:
-        cleaned_labels(found, opened, clean or "relabel", above=above).write(cleaned)  # pyright: ignore[reportArgumentType]
+        cleaned_labels(found, opened, clean or "relabel", above=above).write(cleaned)
         written.append(cleaned)
     if pred_probs is not None:
         written.append(_write_array(found, pred_probs))
@@ -96,41 +93,15 @@ def labels(
         _tell(screen, found, choice, top, opened, written)
 
 
-def _check(top: int, clean: str | None, cleaned: Path | None) -> None:
+def _check(top: int, clean: CleanWay | None, cleaned: Path | None, pred_probs: Path | None) -> None:
+    """What is wrong is said before anything is computed."""
     if top < 0:
         raise BadValue("labels --top", "0 or more", top)
-    if clean is not None and clean not in WAYS:
-        raise unknown("way to clean labels", clean, WAYS)
     if clean is not None and cleaned is None:
-        raise BadValue("labels --clean", "a file to write to", "none", "Add --cleaned cleaned.parquet.")
-    if cleaned is not None and cleaned.suffix != ".parquet":
-        raise BadValue("labels --cleaned", "a .parquet file", str(cleaned))
-
-
-def _epochs(text: str | None) -> tuple[int, ...] | None:
-    if text is None or text == "auto":
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise BadValue("labels --checkpoints", "epochs such as 1,2,5", text) from None
-
-
-def _watched(screen: Console, *, quiet: bool) -> Any:
-    from contextlib import contextmanager
-
-    from rich.progress import Progress
-
-    @contextmanager
-    def watched() -> Any:
-        if quiet or not screen.is_terminal:
-            yield None
-            return
-        with Progress(console=screen, transient=True) as bar:
-            task = bar.add_task("Asking the layers", total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
-
-    return watched()
+        raise BadUsage("labels: --clean needs a file to write to. Add --cleaned cleaned.parquet.")
+    for flag, path, ending in (("--cleaned", cleaned, ".parquet"), ("--pred-probs", pred_probs, ".npy")):
+        if path is not None and path.suffix != ending:
+            raise BadValue(f"labels {flag}", f"a {ending} file", str(path))
 
 
 def _write_array(found: LabelErrors, path: Path) -> Path:
@@ -138,8 +109,6 @@ def _write_array(found: LabelErrors, path: Path) -> Path:
 
     from undertow.files import aside
 
-    if path.suffix != ".npy":
-        raise BadValue("labels --pred-probs", "a .npy file", str(path))
     with aside(path) as part, part.open("wb") as stream:
         np.save(stream, found.pred_probs)
     return path
@@ -159,21 +128,13 @@ def _tell(
 ) -> None:
     screen.print(str(found), markup=False)
     if top:
+        known = ["true"] * (found.true is not None)
+        named, shares = ["given", "proposed", *known], ["score", "confidence"]
         rows = [
-            [
-                str(row["sample"]), found.classes[row["given"]], found.classes[row["proposed"]], percent(row["score"]),
-                percent(row["confidence"]), *([found.classes[row["true"]]] if "true" in row else []),
-            ]
+            [row["sample"], *(found.classes[row[name]] for name in named), *(percent(row[name]) for name in shares)]
             for row in found.suspects(top).to_dict("records")
         ]  # fmt: skip
-        heads = [
-            "sample",
-            "given",
-            "proposed",
-            "wrong",
-            "confidence",
-            *(["true"] if found.true is not None else []),
-        ]
+        heads = ["sample", *named, "wrong", "confidence"]
         screen.print(table("", heads, rows, right=["sample", "wrong", "confidence"]))
     if found.true is not None:
         screen.print(_known_words(found), markup=False)
@@ -186,9 +147,9 @@ def _choice_words(choice: Choice, unit: str, run: Path) -> str:
     epoch, layer = choice.graft
     promise = percent(choice.errors.knowledge[choice.graft])
     return (
-        f"Without clean labels, {unit} {choice.epoch} is the checkpoint to use. A new head on {layer_words(layer)} of "
-        f"{unit} {epoch} promises {promise}: `undertow repair {quote(str(run))} --checkpoint {epoch} "
-        f"--layer {quote(layer)} --out fixed.safetensors`."
+        f"{unit.capitalize()} {choice.epoch} is the checkpoint to use, as far as noisy labels can tell. "
+        f"A new head on {layer_name(layer)} of {unit} {epoch} promises {promise}: "
+        f"`undertow repair {quote(str(run))} --checkpoint {epoch} --layer {quote(layer)} --out fixed.safetensors`."
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from undertow.cli.opening import NotSaid, open_given
+from undertow.cli.flags import BadUsage
+from undertow.cli.given_run import check_folder
 from undertow.cli.screen import console, print_json, table, thousands
 from undertow.data.catalogue import DATA
-from undertow.errors import BadValue, unknown
+from undertow.errors import unknown
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -18,9 +19,9 @@ def layers(model: str, *, data: str | None = None, json: bool = False) -> None:
     """List the layers of a model or a run: name, kind, parameters and output shape.
 
     Args:
-        model: a model spec such as resnet20, or a run's folder.
-        data: the named data set whose shape the model gets; chosen to fit when not given.
-        json: one JSON object per layer.
+        model: A model spec such as resnet20, or a run's folder.
+        data: The named data set whose shape the model gets; chosen to fit when not given.
+        json: Print one JSON object per layer.
     """
     from undertow.models import layers_of
 
@@ -51,9 +52,12 @@ def layers(model: str, *, data: str | None = None, json: bool = False) -> None:
 def _from_run(path: Path) -> tuple[nn.Module, Tensor | None]:
     import torch
 
-    run = open_given(path)
+    from undertow.training.run import open_run
+
+    check_folder(path)
+    run = open_run(path)
     if run.factory is None:
-        raise NotSaid(
+        raise BadUsage(
             f"{path} does not say how its model is built. `undertow cuts {path} --all --model package.module:function "
             "--data NAME` lists its modules."
         )
@@ -77,7 +81,7 @@ def from_spec(spec: str, data: str | None) -> tuple[nn.Module, Tensor]:
     entry = DATA[chosen]
     tokens = entry.kind == "tokens"
     if tokens != (takes == "tokens"):
-        raise BadValue(f"layers {name}", f"data that are {takes}", chosen)
+        raise BadUsage(f"{name} takes {takes}, and {chosen} has none. Choose other --data.")
     vocabulary = entry.classes + 2 if tokens else None
     model = build_model(spec, entry.shape, entry.classes, seed=0, vocabulary=vocabulary)
     return model.eval(), torch.zeros(2, *entry.shape, dtype=torch.int64 if tokens else torch.float32)

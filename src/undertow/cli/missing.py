@@ -1,6 +1,6 @@
 """What to say where an argument is missing: which one, and what it is.
 
-missing_words(error)      # repair: --out FILE is missing; give the repaired model's file (.safetensors); ...
+missing_words(error)      # repair: --out FILE is missing. Give the repaired model's file (.safetensors); ...
 
 What an argument is stands in its command's docstring, where `--help` reads it too.
 """
@@ -18,22 +18,18 @@ SUGGESTION = " Did you mean "
 
 
 def missing_words(error: MissingArgumentError) -> str:
-    """One sentence about an argument that is not there, or that has no value."""
+    """A sentence about an argument that is not there, or that has no value."""
     argument = error.argument
     if argument is None:
         return str(error)
-    command = " ".join(error.command_chain or ())
-    meaning = meaning_of(error.target, argument.field_info.name)
-    advice = f"; give {meaning.rstrip('.')}" if meaning else ""
-    if error.keyword:
-        said = f"{command}: {error.keyword} wants a value{advice}."
-    else:
-        named = argument.field_info.name.upper()
-        if not argument.field_info.is_positional:
-            named = f"{argument.name} {_kind(argument.hint, meaning)}"
-        said = f"{command}: {named} is missing{advice}."
+    meaning = (argument.parameter.help or meaning_of(error.target, argument.field_info.name)).rstrip(".")
+    named = error.keyword or argument.field_info.name.upper()
+    if not error.keyword and not argument.field_info.is_positional:
+        named = f"{argument.name} {_kind(argument.hint, meaning)}"
+    what = f"{named} needs a value" if error.keyword else f"{named} is missing"
+    advice = f" Give {meaning[:1].lower()}{meaning[1:]}." if meaning else ""
     _, found, near = str(error).partition(SUGGESTION)
-    return f"{said}{found}{near}"
+    return f"{' '.join(error.command_chain or ())}: {what}.{advice}{found}{near}"
 
 
 def meaning_of(target: Callable[..., Any] | None, name: str) -> str:

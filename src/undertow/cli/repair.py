@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from undertow.cli.feeding import load_given
-from undertow.cli.opening import open_given
+from undertow.cli.flags import FLAGS
+from undertow.cli.given_run import Theirs, load_given, open_given
 from undertow.cli.screen import console, print_json
+from undertow.repairing.outcome import RepairConfig
 
 if TYPE_CHECKING:
     from undertow.repairing import Repair
@@ -19,20 +20,9 @@ def repair(
     *,
     out: Path,
     checkpoint: int = -1,
-    layer: str | None = None,
-    probe: str = "velpic",
-    gate: bool = True,
-    least: float = 0.0,
-    calibrate: bool = True,
+    config: Annotated[RepairConfig, FLAGS] = RepairConfig(),  # noqa: B008  (frozen)
+    theirs: Annotated[Theirs, FLAGS] = Theirs(),  # noqa: B008
     onnx: Path | None = None,
-    conv: str = "flatten",
-    tokens: str = "mean",
-    memory: str = "2GB",
-    seed: int = 0,
-    device: str | None = None,
-    model: str | None = None,
-    data: str | None = None,
-    scaling: str | None = None,
     json: bool = False,
 ) -> int:
     """Give a run's model a head that is a probe of its features, if the test samples say that it helps.
@@ -40,37 +30,22 @@ def repair(
     Exit code 1 if it does not help: nothing is written then.
 
     Args:
-        run: the run's folder, or any folder of checkpoints with --model and --data.
-        out: the repaired model's file (.safetensors); what it is goes to a .json beside it.
-        checkpoint: the epoch to repair; the last one when not given.
-        layer: the layer to graft a head on, or best; the model's own head when not given.
-        probe: velpic, masc or logistic.
-        gate: let the test samples decide; --no-gate writes in any case.
-        least: the gain of accuracy that the lower end of the interval must exceed.
-        calibrate: put the scores on a scale that the softmax can use.
-        onnx: write the repaired model to this ONNX file too.
-        conv: convolutional maps of a grafted layer: flatten, mean or max.
-        tokens: token outputs of a grafted layer: mean, first, last or flatten.
-        memory: how much memory features may take.
-        seed: of the bootstrap, and of the halves that best is chosen and judged on.
-        device: cpu, cuda, ...; where the model is when not given.
-        model: package.module:function that gives an untrained model, for checkpoints that are not undertow's.
-        data: the data of such checkpoints: a name or a path.
-        scaling: how such a model was fed: none (as the data is), unit, half, cifar, imagenet; without it floats are fed
-            as they are and bytes as pixels from 0 to 1.
-        json: one JSON object.
+        run: The run's folder, or any folder of checkpoints with --model and --data.
+        out: The repaired model's file (.safetensors); a .json beside it says what it is.
+        checkpoint: The epoch to repair; the last one when not given.
+        config: What to repair and how.
+        theirs: What other programs' checkpoints do not say.
+        onnx: Write the repaired model to this ONNX file too.
+        json: Print one JSON object.
     """
-    from undertow.repairing import RepairConfig
     from undertow.repairing.repair_model import repair as mend
 
-    config = RepairConfig(
-        layer=layer, probe=probe, gate=gate, least=least, calibrate=calibrate, conv=conv, tokens=tokens,  # pyright: ignore
-        memory=memory, seed=seed, device=device,
-    )  # fmt: skip
-    opened = open_given(run, model=model, data=data, needs=True)
+    opened = open_given(run, theirs)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="repair: cannot tell")  # printed below, with the rest
-        fixed = mend(opened, load_given(opened, data, scaling), checkpoint=checkpoint, config=config)
+        fixed = mend(
+            opened, load_given(opened, theirs.data, config.scaling), checkpoint=checkpoint, config=config
+        )
     written = _write(fixed, out, onnx) if fixed.accepted else []
     if json:
         print_json({**facts_of(fixed), "written": [str(path) for path in written]})

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import webbrowser
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
+
+from undertow.cli.flags import comma_list
 from undertow.cli.screen import console, print_json
+from undertow.report.figures import FIGURES, draw
 from undertow.sizes import show_size
+
+FigureName = Annotated[str, Parameter(help=f"One of {', '.join(FIGURES)}.")]
 
 
 def report(run: Path, *others: Path, out: Path | None = None, open: bool = False, json: bool = False) -> None:
     """Write the report of one run, or of several side by side: one HTML file that needs no network.
 
     Args:
-        run: the run's folder.
-        others: runs to set beside it.
-        out: the file; report.html in the run's folder when not given, for several runs here.
-        open: show it in the browser.
-        json: the file's path and size as one JSON object.
+        run: The run's folder.
+        others: Runs to set beside it.
+        out: The file; report.html in the run's folder when not given, for several runs here.
+        open: Show it in the browser.
+        json: Print the file's path and size as one JSON object.
     """
     from undertow.report.page import write_report
 
@@ -30,19 +37,16 @@ def report(run: Path, *others: Path, out: Path | None = None, open: bool = False
         webbrowser.open(path.resolve().as_uri())
 
 
-def figure(run: Path, name: str, *, format: str = "png", out: Path | None = None) -> None:
+def figure(run: Path, name: FigureName, *, format: str = "png", out: Path | None = None) -> None:
     """Draw a figure of a run for a paper.
 
     Args:
-        run: the run's folder.
-        name: one of latent-dynamics, heat-map, richness, spectrum, composites, swap or drift.
+        run: The run's folder.
+        name: The figure.
         format: png, pdf, svg, or several: png,pdf.
-        out: the folder for it; figures in the run's folder when not given.
+        out: The folder for it; figures in the run's folder when not given.
     """
-    from undertow.report.figures import draw
-
-    endings = [ending.strip() for ending in format.split(",") if ending.strip()]
-    for path in draw(run, name, formats=endings, out=out):
+    for path in draw(run, name, formats=comma_list(format), out=out):
         console().print(f"Written: {path}", markup=False)
 
 
@@ -50,9 +54,9 @@ def serve(folder: Path = Path("runs"), *, port: int = 8765, open: bool = False) 
     """Serve the runs of a folder to a browser on this machine; pages follow runs that are training.
 
     Args:
-        folder: the folder of runs, sub-folders included.
-        port: where to listen on 127.0.0.1; 0 takes a free one.
-        open: show the list in the browser.
+        folder: The folder of runs, sub-folders included.
+        port: Where to listen on 127.0.0.1; 0 takes a free one.
+        open: Show the list in the browser.
     """
     from undertow.report.server import serve as run_server
 

@@ -6,21 +6,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from undertow.cli.opening import open_given
+from undertow.cli.given_run import check_folder
 from undertow.cli.screen import console, percent, print_json, table
 from undertow.cli.summary import ending, heading, sizes
 from undertow.errors import NotThere, UndertowError
+from undertow.training.run_folder import RunFolder, list_runs, open_folder
+
+BLANK: dict[str, Any] = dict.fromkeys(["model", "data", "noise", "checkpoints", "last", "test", "best"])
+"""What is said of a run, where it is known."""
 
 
 def runs(folder: Path = Path("runs"), *, json: bool = False) -> None:
     """List the runs in a folder.
 
     Args:
-        folder: where to look, sub-folders included.
-        json: one JSON object per run.
+        folder: Where to look, sub-folders included.
+        json: Print one JSON object per run.
     """
-    from undertow.training.run import list_runs
-
     if not folder.is_dir():
         raise NotThere(
             f"There is no folder {folder}. `undertow train --out {folder}/NAME` makes the first run in it."
@@ -33,13 +35,10 @@ def runs(folder: Path = Path("runs"), *, json: bool = False) -> None:
     if not rows:
         console().print(f"No runs in {folder}. `undertow train --out {folder}/NAME` makes one.")
         return
-    columns = ["run", "model", "data", "noise", "checkpoints", "last", "test", "best", "state"]
+    columns = ["run", *BLANK, "state"]
     screen = console()
-    screen.print(
-        table(
-            "", columns, [[_shown(name, row[name]) for name in columns] for row in rows], right=columns[4:8]
-        )
-    )
+    body = [[_shown(name, row[name]) for name in columns] for row in rows]
+    screen.print(table("", columns, body, right=columns[4:8]))
     for row in rows:
         if "why" in row:
             screen.print(row["why"], markup=False)
@@ -49,17 +48,22 @@ def show(run: Path, *, json: bool = False) -> None:
     """Show what a run is and how it went.
 
     Args:
-        run: the run's folder, or any folder of checkpoints.
-        json: everything as one JSON object.
+        run: The run's folder, or any folder of checkpoints.
+        json: Print everything as one JSON object.
     """
-    opened = open_given(run)
+    check_folder(run)
+    opened = open_folder(run)
     recorded: list[dict[str, Any]] = opened.metrics.to_dict("records")  # pyright: ignore[reportAssignmentType]
     metrics = [row for row in recorded if row.get(opened.unit) == row.get(opened.unit)]
     if json:
         print_json({**asdict(opened.facts), "unit": opened.unit, "kept": opened.epochs, "metrics": metrics})
         return
-    screen = console()
-    facts = opened.facts
+    _tell(opened, metrics)
+
+
+def _tell(opened: RunFolder, metrics: list[dict[str, Any]]) -> None:
+    """What the run is, line by line."""
+    screen, facts = console(), opened.facts
     if opened.config:
         screen.print(heading(opened.config))
     if facts.data:
@@ -71,13 +75,13 @@ def show(run: Path, *, json: bool = False) -> None:
             f"made {facts.made} with "
             + ", ".join(f"{name} {value}" for name, value in facts.versions.items())
         )
-    screen.print(f"kept at {opened.unit} " + ", ".join(map(str, opened.epochs)))
+    screen.print(f"checkpoints at {opened.unit} " + ", ".join(map(str, opened.epochs)))
     if metrics:
         screen.print(_history(metrics, opened.unit))
     if metrics and facts.finished:
         screen.print(ending(opened))
     elif facts.config and not facts.finished:
-        screen.print("Not finished: the same `undertow train` command with --resume goes on.")
+        screen.print("Not finished. Repeat its `undertow train` command with --resume to go on.")
 
 
 def _history(metrics: list[dict[str, Any]], unit: str) -> Any:
@@ -88,12 +92,8 @@ def _history(metrics: list[dict[str, Any]], unit: str) -> Any:
     stride = -(-len(metrics) // 15)
     chosen = metrics[::stride] if metrics[::stride][-1] is metrics[-1] else [*metrics[::stride], metrics[-1]]
     rows = [[int(row[unit]), *(_cell(name, row.get(name)) for name in columns)] for row in chosen]
-    return table(
-        "",
-        [unit, *(name.replace("_", " ") for name in columns)],
-        rows,
-        right=[name.replace("_", " ") for name in columns],
-    )
+    heads = [name.replace("_", " ") for name in columns]
+    return table("", [unit, *heads], rows, right=heads)
 
 
 def _cell(name: str, value: float | None) -> str:
@@ -110,17 +110,14 @@ def _shown(name: str, value: Any) -> str:
 
 def _row(path: Path) -> dict[str, Any]:
     """A line about one run; a damaged one is listed with its reason instead of hiding the others."""
-    from undertow.training.run import open_run
-
-    blank = dict.fromkeys(["model", "data", "noise", "checkpoints", "last", "test", "best"])
     try:
-        run = open_run(path)
+        run = open_folder(path)
         config, metrics = run.config, run.metrics
     except NotThere:
-        return {"run": str(path), **blank, "state": "no checkpoint yet"}
+        return {"run": str(path), **BLANK, "state": "no checkpoint yet"}
     except UndertowError as error:
-        return {"run": str(path), **blank, "state": "damaged", "why": str(error)}
-    row = {"run": str(path), **blank, "checkpoints": len(run.checkpoints), "last": run.epochs[-1]}
+        return {"run": str(path), **BLANK, "state": "damaged", "why": str(error)}
+    row = {"run": str(path), **BLANK, "checkpoints": len(run.checkpoints), "last": run.epochs[-1]}
     row["state"] = "recorded" if config is None else "finished" if run.facts.finished else "unfinished"
     if config:
         row |= {"model": config.model, "data": config.data, "noise": config.noise}

@@ -10,7 +10,7 @@ from undertow.cli.screen import counted, percent, thousands
 
 if TYPE_CHECKING:
     from undertow.training.config import TrainConfig
-    from undertow.training.run import Run
+    from undertow.training.run_folder import RunFolder
 
 
 def heading(config: TrainConfig) -> str:
@@ -21,21 +21,21 @@ def heading(config: TrainConfig) -> str:
     return f"[bold]{escape(config.model)}[/] on [bold]{escape(config.data)}[/]{noise}: {how}"
 
 
-def ending(run: Run) -> str:
+def ending(run: RunFolder) -> str:
     """How the run ended, where its test accuracy was best, and what it memorised."""
     rows: list[dict[str, Any]] = run.metrics.to_dict("records")  # pyright: ignore[reportAssignmentType]
     last = rows[-1]
     best = max(rows, key=lambda row: row["test_accuracy"])
-    top = f"epoch {int(best['epoch'])}: {percent(best['test_accuracy'])}"
+    top = f"{percent(best['test_accuracy'])} at epoch {int(best['epoch'])}"
     lines = [
         f"Ended after {run.facts.ended}: training accuracy {percent(last.get('train_fit'))}, "
         f"test accuracy {percent(last['test_accuracy'])}.",
-        f"Test accuracy was best at {top}{_kept(run, rows, best)}.",
+        f"The best test accuracy was {top}.{_kept(run, rows, best)}",
     ]
     repeated = last.get("train_wrong_fit")
     if repeated is not None and repeated == repeated:
         lines.append(
-            f"Of the wrong training labels it repeats {percent(repeated)}: {_judged(repeated, best, last)}"
+            f"It repeats {percent(repeated)} of the wrong training labels: {_judged(repeated, best, last)}"
         )
     note = (run.facts.data or {}).get("note")
     lines += [f"Note: {escape(note)}"] if note else []
@@ -43,13 +43,13 @@ def ending(run: Run) -> str:
     return "\n".join(lines)
 
 
-def _kept(run: Run, rows: list[dict[str, Any]], best: dict[str, Any]) -> str:
+def _kept(run: RunFolder, rows: list[dict[str, Any]], best: dict[str, Any]) -> str:
     """The best epoch that was kept, where that is another one."""
     kept = [row for row in rows if int(row["epoch"]) in run.epochs]
     if run.unit != "epoch" or not kept or int(best["epoch"]) in run.epochs:
         return ""
     top = max(kept, key=lambda row: row["test_accuracy"])
-    return f", and at epoch {int(top['epoch'])} of those that were kept: {percent(top['test_accuracy'])}"
+    return f" Of the epochs that were kept, {int(top['epoch'])} is best: {percent(top['test_accuracy'])}."
 
 
 def _judged(repeated: float, best: dict[str, Any], last: dict[str, Any]) -> str:

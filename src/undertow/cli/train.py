@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
-from undertow.cli.progress import watcher
+from undertow.cli.flags import FLAGS, BadUsage
+from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console
 from undertow.cli.summary import ending, heading
+from undertow.cli.watchers import TrainingWatcher
 from undertow.errors import BadValue
 from undertow.models.catalogue import parse_spec
 from undertow.training.config import TrainConfig
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    config: Annotated[TrainConfig, Parameter(name="*")] = TrainConfig(),  # noqa: B008  (frozen)
+    config: Annotated[TrainConfig, FLAGS] = TrainConfig(),  # noqa: B008  (frozen)
     *,
     out: Path | None = None,
     resume: bool = False,
@@ -36,16 +36,16 @@ def train(
     """Train a model and keep its checkpoints.
 
     Args:
-        config: what to train and how.
-        out: the run's folder; runs/DATA-MODEL-... when not given.
-        resume: go on with a run that was stopped; it ends as if it had not been.
-        freeze_at: EPOCH:LAYER, from then on that layer and all before it stand still.
-        reinit_at: EPOCH:LAYER, that layer and all behind it get fresh weights then.
-        edit_at: EPOCH, when a VeLPIC probe of what enters the head, fitted with the labels of training, is written
-            into the head.
-        with_control: also train the untouched twin, with the same seeds, in OUT-control.
-        json: one JSON object per epoch on standard output.
-        quiet: no progress bar.
+        config: What to train and how.
+        out: The run's folder; runs/DATA-MODEL-... when not given.
+        resume: Go on with a run that was stopped; the numbers are as if it had not been.
+        freeze_at: EPOCH:LAYER freezes that layer and all before it after the epoch.
+        reinit_at: EPOCH:LAYER gives that layer and all after it fresh weights after the epoch.
+        edit_at: EPOCH after which a VeLPIC probe of the head's inputs replaces the head's weights. The probe is fitted
+            with the training labels.
+        with_control: Also train the same run without the intervention, in OUT-control.
+        json: Print one JSON object per epoch.
+        quiet: Show no progress bar.
     """
     folder = out or Path("runs") / default_name(config)
     parse_spec(config.model)  # a misspelt model is answered before anything is said or loaded
@@ -55,7 +55,7 @@ def train(
         *_edit(edit_at, config, folder),
     ]
     if with_control and not changes:
-        raise BadValue("--with-control", "an intervention to control for", "none", "Add --edit-at 40, say.")
+        raise BadUsage("--with-control needs an intervention to control for. Add one, such as --edit-at 40.")
 
     from undertow.training.loop import train as run_training
 
@@ -64,9 +64,8 @@ def train(
         screen.print(heading(config))
     twin = [(folder.with_name(f"{folder.name}-control"), [])] if with_control else []
     for place, applied in [(folder, changes), *twin]:
-        run = run_training(
-            config, place, interventions=applied, resume=resume, watch=watcher(json=json, quiet=quiet)
-        )
+        watch = TrainingWatcher(ProgressBar(quiet=json or quiet, stays=True), json=json)
+        run = run_training(config, place, interventions=applied, resume=resume, watch=watch)
         if not json:
             screen.print(ending(run))
 
@@ -106,8 +105,10 @@ def _edit(epoch: int | None, config: TrainConfig, folder: Path) -> list[Interven
     if epoch is None:
         return []
     if config.target == "scalar" or config.greedy:
-        got = "--greedy, which trains its layers one by one" if config.greedy else "--target scalar"
-        raise BadValue("--edit-at", "a head with one output per class that is trained throughout", got)
+        other = "--greedy, which trains layers one by one" if config.greedy else "--target scalar"
+        raise BadUsage(
+            f"--edit-at needs a head with one output per class that trains throughout. Leave out {other}."
+        )
     from undertow.repairing import write_probe_into_head
     from undertow.training.interventions import EditAt
     from undertow.training.prepare import prepare_data_of

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.errors import RunProblem
-from undertow.report.saved import read_table
+from undertow.report.saved import read_table, unreadable
 from undertow.report.tables import plain
 
 MOST = 120
@@ -64,7 +63,7 @@ def _images(path: Path) -> dict[int, NDArray[np.uint8]]:
                 return dict(zip(map(int, stored["sample"]), stored["images"], strict=True))
             return {int(name): stored[name] for name in stored.files}
     except (OSError, ValueError, KeyError) as error:
-        raise RunProblem(f"{path}: wanted thumbnails by sample, but it cannot be read ({error}).") from error
+        raise unreadable(path, "thumbnails by sample", error) from error
 
 
 def data_uri(image: NDArray[np.uint8]) -> str:

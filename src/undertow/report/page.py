@@ -23,27 +23,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertow._version import __version__
-from undertow.errors import BadValue
+from undertow.errors import BadData
 from undertow.files import write_text
 from undertow.report import summary
 from undertow.report.charts import charts
+from undertow.report.gallery import suspects
 from undertow.report.saved import Saved, read_saved
-from undertow.report.sections import PRESENT, SECTIONS, WORDS
+from undertow.report.sections import SECTIONS, WORDS
+from undertow.words import MARKS, meaning_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 SELF, NOBODY = "'self'", "'none'"
 SCRIPTS = (
-    "base.js", "charts.js", "charts_more.js", "cards.js", "sections.js", "sections_rich.js", "sections_time.js",
-    "gallery.js", "theme.js", "live.js", "reading.js", "page.js",
+    "base.js", "charts.js", "charts_more.js", "cards.js", "sections.js", "sections_time.js", "gallery.js", "theme.js",
+    "live.js", "reading.js", "page.js",
 )  # fmt: skip
 
 
 def write_report(folders: Sequence[str | Path], out: str | Path) -> Path:
     """Write the report of the runs in `folders`, side by side, to the file `out`."""
     if not folders:
-        raise BadValue("report", "at least one run's folder", "none")
+        raise BadData("report: name at least one run's folder.")
     path = Path(out)
     write_text(path, page_text([read_saved(folder) for folder in folders]))
     return path
@@ -51,7 +53,7 @@ def write_report(folders: Sequence[str | Path], out: str | Path) -> Path:
 
 def page_text(runs: Sequence[Saved], live: dict[str, str] | None = None) -> str:
     """The report as text; `live` ({"url", "stamp"}) makes it reload when the text at the address changes."""
-    shaped = [charts(place, saved) for place, saved in enumerate(runs)]
+    shaped = [_shaped(place, saved) for place, saved in enumerate(runs)]
     texts = [_texts(saved, own) for saved, own in zip(runs, shaped, strict=True)]
     several = len(runs) > 1
     return fill(
@@ -66,6 +68,14 @@ def page_text(runs: Sequence[Saved], live: dict[str, str] | None = None) -> str:
         data={"runs": shaped, "live": live},
         live=live is not None,
     )
+
+
+def _shaped(place: int, saved: Saved) -> dict[str, Any]:
+    """Everything that the script draws of one run."""
+    return {
+        "id": place, "name": saved.name, "unit": saved.unit, "classes": saved.classes,
+        "charts": [chart.json() for chart in charts(saved)], "suspects": suspects(saved.path, saved.classes),
+    }  # fmt: skip
 
 
 def fill(template: str, *, data: Any, live: bool, scripts: Iterable[str] = SCRIPTS, **values: Any) -> str:
@@ -107,10 +117,10 @@ def _templates() -> Environment:
 def _texts(saved: Saved, drawn: dict[str, Any]) -> dict[str, Any]:
     """Everything that the template writes of one run."""
     audit = saved.audit
-    verdict = [own for own in audit.get("verdict") or [] if isinstance(own, dict)]
     facts = summary.facts(saved)
-    there = {name: present(drawn) for name, present in PRESENT.items()}
-    there |= {"verdict": bool(verdict), "facts": bool(facts)}
+    there = {chart["section"] for chart in drawn["charts"]}
+    named = {"verdict": saved.findings, "facts": facts, "labels": drawn["suspects"]}
+    there |= {name for name, found in named.items() if found}
     situation = audit.get("situation")
     told = f" This audit's situation: {situation}." if situation else ""
     return {
@@ -119,20 +129,28 @@ def _texts(saved: Saved, drawn: dict[str, Any]) -> dict[str, Any]:
         "headline": summary.tied(str(audit.get("headline") or saved.name)),
         "quick": bool(audit.get("quick")),
         "tiles": summary.tiles(saved),
-        "verdict": [_sentence(own) for own in verdict],
+        "verdict": [_finding(own) for own in saved.findings],
         "facts": facts,
         "reproduce": summary.reproduce(saved),
         "missing": {
-            section.id: "" if there[section.id] else section.why + told * section.labels
+            section.id: "" if section.id in there else section.why + told * section.labels
             for section in SECTIONS
         },
     }
 
 
-def _sentence(own: dict[str, Any]) -> dict[str, Any]:
+def _finding(own: dict[str, Any]) -> dict[str, Any]:
+    """A finding, with its answer and what that means in a few words."""
     texts = {name: str(own.get(name) or "") for name in ("topic", "sentence", "answer", "short", "rule")}
+    meaning, answer = meaning_of(own), texts["answer"]
+    short = texts["short"] or answer if answer in ("yes", "no") else ""
+    said = " · ".join(filter(None, [short, MARKS[meaning].word(answer)]))
     return {
         **texts,
+        "meaning": meaning,
+        "said": said
+        if texts["topic"] == "place"
+        else said[:1].upper() + said[1:],  # places are names of layers
         "sentence": summary.tied(texts["sentence"]),
         "numbers": summary.numbers(own.get("numbers")),
     }

@@ -29,7 +29,7 @@ Stored = TypeVar("Stored", dict[str, Any], list[Any])
 KINDS = {dict: "object", list: "array"}
 
 FORMAT = 1
-"""The newest audit.json that this undertow reads."""
+"""The newest audit.json and study.json that this undertow reads."""
 
 COLUMNS = (
     "lens", "measure", "checkpoint", "layer", "split", "value", "low", "high", "n", "note",
@@ -56,6 +56,12 @@ class Saved:
     audit: dict[str, Any]  # audit.json
     metrics: Frame
     rows: Frame  # audit.parquet
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """The sentences of the verdict; none where there is no audit."""
+        found: Any = self.audit.get("verdict") or []
+        return [own for own in found if isinstance(own, dict)]
 
     def of(self, lens: str, *measures: str) -> Frame:
         """The rows of a lens's measures that have a value; all of the lens's when none is named."""
@@ -99,14 +105,12 @@ def read_saved(folder: str | Path) -> Saved:
     """Read what the report needs from a run's folder."""
     path = Path(folder)
     if not any((path / name).is_file() for name in READ[:4]):
-        what = "neither run.json nor audit.parquet" if path.is_dir() else "no such folder"
-        raise NotThere(f"{path}: wanted a run's folder, got {what}. `undertow audit RUN` writes one's rows.")
-    audit = _facts(path / "audit.json")
-    if int(audit.get("format", FORMAT)) > FORMAT:
-        raise RunProblem(
-            f"{path / 'audit.json'}: wanted format {FORMAT} or older, got {audit['format']}. "
-            "Update undertow to read it."
+        what = "it has neither run.json nor audit.parquet" if path.is_dir() else "there is no such folder"
+        raise NotThere(
+            f"{path}: this is not a run's folder: {what}. `undertow train --out {path}` makes one."
         )
+    audit = _facts(path / "audit.json")
+    check_format(path / "audit.json", audit)
     name = path.resolve().name
     return Saved(
         path, name, _facts(path / "run.json"), audit, _table(path / "metrics.parquet"),
@@ -125,7 +129,20 @@ def read_table(path: Path) -> Frame:
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors and OSErrors
-        raise RunProblem(f"{path}: wanted a parquet table, but it cannot be read ({error}).") from error
+        raise unreadable(path, "a parquet table", error) from error
+
+
+def unreadable(path: Path, what: str, error: Exception) -> RunProblem:
+    """The error for a file that is there and is not what it should be."""
+    return RunProblem(f"{path} cannot be read as {what} ({error}).")
+
+
+def check_format(path: Path, stored: dict[str, Any]) -> None:
+    """Refuse a file that a newer undertow wrote."""
+    if int(stored.get("format", FORMAT)) > FORMAT:
+        raise RunProblem(
+            f"{path} has format {stored['format']}; this undertow reads up to {FORMAT}. Update undertow."
+        )
 
 
 def _table(path: Path) -> Frame:
@@ -137,9 +154,9 @@ def read_json(path: Path, kind: type[Stored]) -> Stored:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RunProblem(f"{path}: wanted JSON, but it cannot be read ({error}).") from error
+        raise unreadable(path, "JSON", error) from error
     if not isinstance(stored, kind):
-        raise RunProblem(f"{path}: wanted a JSON {KINDS[kind]}, got {type(stored).__name__}.")
+        raise RunProblem(f"{path} must hold a JSON {KINDS[kind]}, not a {type(stored).__name__}.")
     return stored
 
 
@@ -151,9 +168,7 @@ def _typed(rows: Frame, path: Path) -> Frame:
     """All columns there; names as text or None, the rest as numbers."""
     needed = {"lens", "measure", "value"} - set(rows.columns)
     if len(rows.columns) and needed:
-        raise RunProblem(
-            f"{path}: wanted the columns {', '.join(sorted(needed))}. Run `undertow audit` again."
-        )
+        raise RunProblem(f"{path} lacks the columns {', '.join(sorted(needed))}. Run `undertow audit` again.")
     rows = rows.reindex(columns=list(COLUMNS))
     typed = {
         name: rows[name].astype(object).where(rows[name].notna(), None)

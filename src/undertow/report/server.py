@@ -42,7 +42,7 @@ HEADERS = {
 }  # fmt: skip
 
 
-class Shelf:
+class ServedRuns:
     """The runs of one folder, by the names that addresses use."""
 
     def __init__(self, folder: Path) -> None:
@@ -101,9 +101,9 @@ def make_server(folder: Path, port: int = PORT) -> ThreadingHTTPServer:
         )
 
     class Handler(_Handler):
-        """Answers from this shelf."""
+        """Answers for this folder."""
 
-        shelf = Shelf(folder)
+        served = ServedRuns(folder)
 
     try:
         return ThreadingHTTPServer((HOST, port), Handler)
@@ -124,7 +124,7 @@ def serve(folder: str | Path, port: int = PORT, ready: Callable[[str], None] | N
             return  # how one leaves a server
 
 
-def _route(shelf: Shelf, path: str) -> tuple[str, str] | None:
+def _route(served: ServedRuns, path: str) -> tuple[str, str] | None:
     """The type and text for an address; None for one that names nothing."""
     asked = path.removeprefix("/stamp/") if path.startswith("/stamp/") else path.removeprefix("/")
     kind, _, rest = asked.partition("/")
@@ -132,22 +132,22 @@ def _route(shelf: Shelf, path: str) -> tuple[str, str] | None:
     if asked == "":
         names = None
     elif kind == "together" and not rest:
-        names = shelf.newest()
-    elif kind == "run" and name in shelf.runs():
+        names = served.newest()
+    elif kind == "run" and name in served.runs():
         names = [name]
     else:
         return None
     if path.startswith("/stamp/"):
-        runs = shelf.runs()
-        found = shelf.stamp() if names is None else "|".join(stamp(runs[name]) for name in names)
+        runs = served.runs()
+        found = served.stamp() if names is None else "|".join(stamp(runs[name]) for name in names)
         return "text/plain", found
-    return "text/html", shelf.listing() if names is None else shelf.report(names, f"/stamp/{asked}")
+    return "text/html", served.listing() if names is None else served.report(names, f"/stamp/{asked}")
 
 
 class _Handler(BaseHTTPRequestHandler):
     """GET only; nothing is written, nothing is logged."""
 
-    shelf: Shelf  # of each server its own
+    served: ServedRuns  # of each server its own
     server_version = "undertow"
     sys_version = ""
 
@@ -157,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             return self._send(403, "text/plain", "This server answers only its own machine.")
         try:
-            found = _route(self.shelf, urlsplit(self.path).path)
+            found = _route(self.served, urlsplit(self.path).path)
         except UndertowError as error:
             return self._send(500, "text/plain", str(error))
         if found is None:

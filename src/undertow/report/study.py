@@ -18,22 +18,20 @@ from typing import Any
 import pandas as pd
 
 from undertow.errors import NotThere, RunProblem
-from undertow.report.saved import Frame, read_json, read_table
+from undertow.report.saved import Frame, check_format, read_json, read_table, unreadable
 from undertow.words import number
 
-FORMAT = 1
-"""The newest study.json that this undertow reads."""
 SCALES = ("smoke", "laptop", "paper")
 PLACES = ("study.json", "*/study.json", "*/*/study.json", "*/*/*/study.json")
 """Where outcomes may lie: OUT/PAPER/STUDY/SCALE, or a folder further down is given."""
-ANSWERS = {"holds": "yes", "does not hold": "no", "cannot tell": "open"}
+MEANINGS = {"holds": "good", "does not hold": "bad"}
 NUMBERS = ("paper", "ours", "low", "high", "seeds", "tolerance")
 """The columns of comparison.csv where nothing means no number; in the others it is an empty text."""
 NO_PLACE = ("case", "measure", "value", "low", "high", "n", "seed", "checkpoint", "note")
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SavedStudy:
     """A study at a scale, as its folder tells it."""
 
     path: Path
@@ -86,7 +84,7 @@ class Found:
 
     @property
     def verdicts(self) -> Counter[str]:
-        """How many claims hold, do not hold, or cannot be told."""
+        """How many claims hold, do not hold, or stay undecided."""
         return Counter(own["verdict"] for own in self.claims)
 
     def ends(self) -> Frame:
@@ -117,41 +115,38 @@ class Found:
         return table.set_axis(columns, axis=1)
 
 
-def read_studies(folder: str | Path) -> list[Found]:
+def read_studies(folder: str | Path) -> list[SavedStudy]:
     """All outcomes in the folder, by name and scale."""
     path = Path(folder)
     found = [read_study(one.parent) for place in PLACES for one in path.glob(place)]
     if not found:
-        what = "no study.json in it" if path.is_dir() else "no such folder"
+        what = "holds no study" if path.is_dir() else "does not exist"
         raise NotThere(
-            f"{path}: wanted the folder of `undertow study run --out`, got {what}. "
-            f"`undertow study run NAME --out {path}` puts a study there."
+            f"The folder {path} {what}. `undertow study run NAME --out {path}` puts a study there."
         )
     return sorted(found, key=lambda one: (one.name, SCALES.index(one.scale)))
 
 
-def read_study(folder: Path) -> Found:
+def read_study(folder: Path) -> SavedStudy:
     """One outcome; a file that is missing or cannot be read is an error that names it."""
     facts = read_json(folder / "study.json", dict)
     for key in ("format", "study", "scale"):
         if key not in facts:
-            raise RunProblem(f"{folder / 'study.json'}: wanted {key} in it. Run the study again.")
-    if int(facts["format"]) > FORMAT:
-        raise RunProblem(
-            f"{folder / 'study.json'}: wanted format {FORMAT} or older, got {facts['format']} "
-            f"(undertow {facts.get('undertow')}). Update undertow to read it."
-        )
+            raise RunProblem(f"{folder / 'study.json'} lacks {key!r}. Run the study again.")
+    check_format(folder / "study.json", facts)
     if facts["scale"] not in SCALES:
-        raise RunProblem(f"{folder / 'study.json'}: wanted a scale among {SCALES}, got {facts['scale']!r}.")
+        raise RunProblem(f"{folder / 'study.json'} names no scale that is known: {facts['scale']!r}.")
     claims = read_json(folder / "claims.json", list)
-    return Found(folder, facts, claims, _csv(folder / "comparison.csv"), read_table(folder / "rows.parquet"))
+    return SavedStudy(
+        folder, facts, claims, _csv(folder / "comparison.csv"), read_table(folder / "rows.parquet")
+    )
 
 
 def _csv(path: Path) -> Frame:
     try:
         return pd.read_csv(path, keep_default_na=False, na_values={name: [""] for name in NUMBERS})
     except (OSError, ValueError) as error:
-        raise RunProblem(f"{path}: wanted a table of numbers, but it cannot be read ({error}).") from error
+        raise unreadable(path, "a table of numbers", error) from error
 
 
 def ranged(mean: float, low: float, high: float, seeds: float) -> str:
@@ -159,12 +154,12 @@ def ranged(mean: float, low: float, high: float, seeds: float) -> str:
     return number(mean) if seeds < 2 else f"{number(mean)} ({number(low)} to {number(high)})"
 
 
-def claim_words(studies: Sequence[Found]) -> tuple[int, int, str]:
+def claim_words(studies: Sequence[SavedStudy]) -> tuple[int, int, str]:
     """How many claims hold, of how many, and what became of the rest."""
     count = sum((own.verdicts for own in studies), Counter[str]())
     rest = [
         f"{count[word]} {words}"
-        for word, words in (("does not hold", "do not hold"), ("cannot tell", "cannot be told"))
+        for word, words in (("does not hold", "do not hold"), ("cannot tell", "undecided"))
         if count[word]
     ]
     return count["holds"], count.total(), ", ".join(rest) or "none fails"

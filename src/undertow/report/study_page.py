@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from undertow.errors import RunProblem
 from undertow.files import write_text
 from undertow.report.page import asset, fill
-from undertow.report.study import ANSWERS, Found, claim_words, ranged
+from undertow.report.saved import unreadable
+from undertow.report.study import MEANINGS, SavedStudy, claim_words, ranged
 from undertow.report.summary import Tile
 from undertow.words import number
 
@@ -23,14 +23,14 @@ MOST = 60
 PAPERS = {"latent": "Latent generalisation", "richness": "Richness", "temporal": "Temporal consistency"}
 
 
-def render_studies(studies: Sequence[Found], out: str | Path, folder: str = "") -> Path:
+def render_studies(studies: Sequence[SavedStudy], out: str | Path, folder: str = "") -> Path:
     """Write the page of the studies to the file `out`."""
     path = Path(out)
     write_text(path, studies_text(studies, folder))
     return path
 
 
-def studies_text(studies: Sequence[Found], folder: str = "") -> str:
+def studies_text(studies: Sequence[SavedStudy], folder: str = "") -> str:
     """The page as text."""
     from markupsafe import Markup
 
@@ -49,7 +49,7 @@ def studies_text(studies: Sequence[Found], folder: str = "") -> str:
     )  # fmt: skip
 
 
-def _tiles(studies: Sequence[Found]) -> list[Tile]:
+def _tiles(studies: Sequence[SavedStudy]) -> list[Tile]:
     holds, claims, rest = claim_words(studies)
     compared, within = sum(len(own.compared) for own in studies), sum(own.within for own in studies)
     scales = dict.fromkeys(own.scale for own in studies)
@@ -64,7 +64,7 @@ def _tiles(studies: Sequence[Found]) -> list[Tile]:
     return [*found, Tile("Work", _time(sum(own.minutes for own in studies)), "of all tasks, added up")]
 
 
-def _texts(own: Found) -> dict[str, Any]:
+def _texts(own: SavedStudy) -> dict[str, Any]:
     """Everything that the template writes of one study."""
     holds, claims, _ = claim_words([own])
     facts = own.facts
@@ -74,7 +74,7 @@ def _texts(own: Found) -> dict[str, Any]:
         "name": own.name, "scale": own.scale, "title": str(facts.get("title", own.name)),
         "source": str(facts.get("source", "")),
         "seeds": f"{own.seeds} seed{'s' * (own.seeds != 1)}", "time": _time(own.minutes),
-        "claims": [{**claim, "answer": ANSWERS.get(claim["verdict"], "open")} for claim in own.claims],
+        "claims": [{**claim, "meaning": MEANINGS.get(claim["verdict"], "unknown")} for claim in own.claims],
         "holds": f"{holds} of {claims}", "command": own.command,
         "within": f"{own.within} of {len(own.compared)}" if len(own.compared) else "–",
         "numbers": [_compared(line) for line in own.compared.to_dict("records")],
@@ -119,6 +119,6 @@ def _figure(path: Path) -> dict[str, Any] | None:
         with Image.open(path) as picture:
             width, height = picture.size
     except (OSError, UnidentifiedImageError) as error:
-        raise RunProblem(f"{path}: wanted a picture, but it cannot be read ({error}).") from error
+        raise unreadable(path, "a picture", error) from error
     text = base64.b64encode(path.read_bytes()).decode()
     return {"address": f"data:image/png;base64,{text}", "width": width, "height": height}

@@ -20,6 +20,7 @@ import numpy as np
 from undertow.report import views
 from undertow.report.saved import Saved
 from undertow.report.tables import Curve, plain
+from undertow.words import probe_name
 
 WIDE = 90
 """Letters in a line of a command."""
@@ -87,7 +88,7 @@ def _latent(saved: Saved) -> Tile | None:
     best = max(views.best_layers(saved), key=lambda curve: float(curve.mean[-1]), default=None)
     if best is None:
         return None
-    who = f"{views.probe_name(best.tags.get('probe', ''))} at {best.tags.get('layer', '')}"
+    who = f"{probe_name(best.tags.get('probe', ''))} at {best.tags.get('layer', '')}"
     return Tile("Best layer knows", percent(float(best.mean[-1])), who + _range(_sure(saved, best), percent))
 
 
@@ -117,7 +118,7 @@ def _fitted(saved: Saved) -> Tile | None:
     if curve is None:
         return None
     return Tile(
-        "Wrong labels by heart", percent(float(curve.mean[-1])), "of the wrong training labels are repeated"
+        "Wrong labels memorised", percent(float(curve.mean[-1])), "of the wrong training labels are repeated"
     )
 
 

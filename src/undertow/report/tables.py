@@ -113,8 +113,10 @@ def plain(value: Any, digits: int = 5) -> Any:
     if isinstance(value, list | tuple):
         return [plain(inner, digits) for inner in cast(Sequence[Any], value)]
     if isinstance(value, float):
-        short = float(f"{value:.{digits}g}") if math.isfinite(value) else None
-        return int(short) if short is not None and short.is_integer() else short
+        if not math.isfinite(value) or value.is_integer():
+            return int(value) if math.isfinite(value) else None
+        short = float(f"{value:.{digits}g}")
+        return int(short) if short.is_integer() else short
     return value
 
 

@@ -1,44 +1,22 @@
-"""What each section of the page and each figure shows, cut from a run's saved rows.
+"""The curves that the head of the page and its charts share, cut from a run's saved rows.
 
     overview(saved)              # the model's accuracy and the best layer of every probe, over training
-    latent_grids(saved)          # layer x checkpoint, one grid for each probe, fit, split and labels
     repairs(saved)               # before and after, for every layer and probe
-    richness(saved), spectra(saved)
+    richness(saved)              # every measure over training
 
-A view is empty where its rows are missing; page.py says why. Times and consistency are in views_temporal.py.
+A view is empty where its rows are missing; sections.py says why.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from undertow.report.saved import INPUT, Frame, Saved
-from undertow.report.tables import Curve, Grid, curves, grid, in_order, prefer
-
-PROBES = {
-    "masc": "MASC", "velpic": "VeLPIC", "logistic": "logistic", "nearest_mean": "nearest mean", "knn": "k-NN",
-    "lda": "LDA", "qda": "QDA",
-}  # fmt: skip
-POSITIONS = 96
-"""Features shown of a spectrum; more are thinned, evenly on a logarithmic axis."""
-
-
-@dataclass(frozen=True, eq=False)
-class LatentGrid:
-    """One measure of one probe for every layer and checkpoint."""
-
-    tags: dict[str, str]  # measure, probe, fit, split, labels
-    value: Grid
-    low: Grid
-    high: Grid
-
-
-def probe_name(probe: str) -> str:
-    """How people write it."""
-    return PROBES.get(probe, probe)
+from undertow.report.tables import Curve, curves, prefer
+from undertow.words import probe_name
 
 
 def model_curve(
@@ -60,11 +38,6 @@ def model_curve(
 def memorised(saved: Saved) -> Curve | None:
     """The share of wrong training labels that the model repeats."""
     return model_curve(saved, "train", "given", "train_wrong_fit", measure="memorised")
-
-
-def model_curves(saved: Saved) -> list[Curve]:
-    """The model's own accuracy for each split and kind of labels."""
-    return curves(saved.of("model", "accuracy"), "split", "labels")
 
 
 def test_curve(saved: Saved) -> Curve | None:
@@ -99,8 +72,8 @@ def overview(saved: Saved) -> list[Curve]:
     known = [
         ("test", "model, test", test_curve(saved)),
         ("fit", "model, training labels as given", model_curve(saved, "train", "given", "train_fit")),
-        ("true", "model, true training labels", model_curve(saved, "train", "true", "train_accuracy")),
-        ("wrong", "wrong training labels repeated", memorised(saved)),
+        ("true", "model, true training labels", model_curve(saved, "train", "true", "train_true")),
+        ("wrong", "wrong training labels that it repeats", memorised(saved)),
     ]
     named = [replace(curve, tags={"role": role, "name": name}) for role, name, curve in known if curve]
     for curve in best_layers(saved):
@@ -108,29 +81,6 @@ def overview(saved: Saved) -> list[Curve]:
         name = f"{probe_name(probe)} at {layer}, test"
         named.append(replace(curve, tags={"role": "probe", "name": name, "probe": probe, "layer": layer}))
     return named
-
-
-def latent_grids(saved: Saved, chosen: Frame = None) -> list[LatentGrid]:
-    """Layer x checkpoint grids of every probe, fit, split and labels among the rows `chosen`, else all.
-
-    All lie over the same axes.
-    """
-    rows: Frame = saved.of("latent") if chosen is None else chosen
-    rows = rows[rows["layer"].notna() & rows["checkpoint"].notna()]
-    by = ["measure", "probe", "fit", "split", "labels"]
-    axes = {
-        "ys": in_order(rows["layer"].unique(), saved.layers),
-        "xs": sorted(rows["checkpoint"].unique().tolist()),
-    }
-    found: list[LatentGrid] = []
-    for key, own in rows.groupby(by, sort=False, dropna=False):
-        tags = {name: value for name, value in zip(by, key, strict=True) if isinstance(value, str)}
-        parts = [
-            grid(own, down="layer", across="checkpoint", field=name, **axes)
-            for name in ("value", "low", "high")
-        ]
-        found.append(LatentGrid(tags, *parts))
-    return found
 
 
 def repairs(saved: Saved) -> list[dict[str, Any]]:
@@ -160,7 +110,6 @@ def _text(name: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-SPECTRUM = ("quality", "utilisation", "intensity")
 SQUARED = "squared_parameter_norm"
 """The measure whose rows hold the square of what its name says."""
 
@@ -168,7 +117,7 @@ SQUARED = "squared_parameter_norm"
 def richness(saved: Saved) -> list[Curve]:
     """Curves over training of every measure of richness, one for each layer; the parameters' norm as a norm."""
     rows = saved.of("richness")
-    rows = rows[~rows["measure"].isin(SPECTRUM)]
+    rows = rows[rows["position"].isna()]  # the others are spectra
     return [
         _rooted(curve) if measure == SQUARED else curve
         for measure in dict.fromkeys(rows["measure"])
@@ -179,22 +128,3 @@ def richness(saved: Saved) -> list[Curve]:
 def _rooted(curve: Curve) -> Curve:
     mean, low, high = (np.sqrt(np.maximum(own, 0.0)) for own in (curve.mean, curve.low, curve.high))
     return replace(curve, mean=mean, low=low, high=high)
-
-
-def spectra(saved: Saved) -> list[tuple[dict[str, str], Grid]]:
-    """Checkpoint x feature grids of quality, utilisation and intensity for each layer."""
-    rows = saved.of("richness", *SPECTRUM)
-    rows = rows[rows["position"].notna()]
-    kept = _thinned(rows["position"].max()) if len(rows) else []
-    rows = rows[rows["position"].isin(kept)]
-    return [
-        ({"measure": str(measure), "layer": str(layer)}, grid(own, down="checkpoint", across="position"))
-        for (measure, layer), own in rows.groupby(["measure", "layer"], sort=False)
-    ]
-
-
-def _thinned(most: float) -> list[float]:
-    """Feature numbers to show: all of few, else whole numbers evenly on a logarithmic axis."""
-    if most <= POSITIONS:
-        return np.arange(0, most + 1, dtype="float64").tolist()
-    return np.unique(np.geomspace(1, most, POSITIONS).round()).tolist()

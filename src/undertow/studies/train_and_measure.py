@@ -32,7 +32,8 @@ from undertow.training.config import TrainConfig
 from undertow.training.interventions import EditAt, FreezeAt, Intervention, ReinitialiseAt
 from undertow.training.loop import train
 from undertow.training.prepare import prepare_data, prepare_model
-from undertow.training.run import Run, is_run, open_run
+from undertow.training.run import Run, open_run
+from undertow.training.run_folder import is_run
 
 
 def train_and_measure(

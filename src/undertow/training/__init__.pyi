@@ -8,6 +8,6 @@ from .loop import Watcher as Watcher
 from .loop import train as train
 from .record import Recorder as Recorder
 from .run import Run as Run
-from .run import list_runs as list_runs
 from .run import open_run as open_run
+from .run_folder import list_runs as list_runs
 from .schedule import CheckpointSchedule as CheckpointSchedule

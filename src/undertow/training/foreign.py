@@ -1,7 +1,6 @@
 """Reading checkpoints that other loops wrote, without ever unpickling code.
 
-    found = find_checkpoints(Path("lightning_logs/version_3/checkpoints"))   # sorted by epoch or step
-    weights = read_weights(found[-1].path)      # .pt .pth .ckpt .bin .safetensors -> name -> tensor
+    weights = read_weights(path)      # .pt .pth .ckpt .bin .safetensors -> name -> tensor
     load_weights(model, weights, str(path))     # strips module., _orig_mod., a Lightning module's model. ...
 
 `.pt`-like files are read with `weights_only=True`: a file that would need to run code is refused, and the
@@ -11,9 +10,7 @@ message says how its owner can save it again.
 from __future__ import annotations
 
 import pickle
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,83 +19,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from undertow.errors import BadValue, NotThere, RunProblem
-from undertow.training.schedule import Unit
+from undertow.errors import NotThere, RunProblem
 
-ENDINGS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin")
-# In the order of trust; a bare e or s counts only where no word does, and never inside a number like 1e-4.
-_PATTERNS: tuple[tuple[str, Unit], ...] = (
-    (r"epochs?[=_\-. ]?(\d+)", "epoch"),
-    (r"(?:^|[^a-z])ep[=_\-. ]?(\d+)", "epoch"),
-    (r"(?:steps?|iterations?|iter)[=_\-. ]?(\d+)", "step"),
-    (r"(?:^|[^a-z0-9])e[=_\-]?(\d+)", "epoch"),
-    (r"(?:^|[^a-z0-9])(?:s|it)[=_\-]?(\d+)", "step"),
-    (r"(\d+)(?!.*\d)", "epoch"),
-)
 _INSIDE = ("state_dict", "model_state_dict", "model", "net", "network", "weights", "params", "module")
 _WRAPPERS = ("module.", "_orig_mod.")
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A file of weights and the moment of training it belongs to."""
-
-    at: int
-    unit: Unit
-    path: Path
-
-
-def find_checkpoints(folder: Path, pattern: str | None = None) -> tuple[Checkpoint, ...]:
-    """The checkpoints in `folder`, sorted; `pattern` is a regular expression whose group is the number.
-
-    Without a pattern the name's epoch counts, then its step, then its last number; where two files would
-    share an epoch, the step. Files without a number (last.ckpt) are passed over.
-    """
-    files = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS and path.name[0] != ".")
-    if pattern is not None:
-        found = _numbered(files, _compiled(pattern), "epoch")
-    else:
-        tried = [_numbered(files, re.compile(text, re.IGNORECASE), unit) for text, unit in _PATTERNS]
-        # The first that gives every file it reads a number of its own, else the first that reads any.
-        found = next((one for one in tried if one and _all_differ(one)), next(filter(None, tried), []))
-    if not found:
-        kinds = ", ".join(ENDINGS)
-        raise NotThere(
-            f"{folder}: wanted checkpoint files ({kinds}) whose names carry an epoch or a step, got "
-            f"{len(files)} such files without a number. Rename them or give a pattern such as 'ckpt_(\\d+)'."
-        )
-    _refuse_doubles(found)
-    return tuple(sorted(found, key=lambda one: one.at))
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise BadValue("pattern", "a regular expression", pattern, f"It says: {error}.") from None
-    if compiled.groups != 1:
-        raise BadValue("pattern", "exactly one group for the number", pattern, "For example 'ckpt_(\\d+)'.")
-    return compiled
-
-
-def _numbered(files: Iterable[Path], pattern: re.Pattern[str], unit: Unit) -> list[Checkpoint]:
-    found = [(path, pattern.search(path.stem)) for path in files]
-    return [Checkpoint(int(match.group(1)), unit, path) for path, match in found if match]
-
-
-def _all_differ(found: list[Checkpoint]) -> bool:
-    return len({one.at for one in found}) == len(found)
-
-
-def _refuse_doubles(found: list[Checkpoint]) -> None:
-    seen: dict[int, Path] = {}
-    for one in found:
-        if one.at in seen:
-            raise RunProblem(
-                f"{one.path.parent}: wanted one file per {one.unit}, got {seen[one.at].name} and {one.path.name} "
-                f"for {one.unit} {one.at}. Move one away or give a pattern that tells them apart."
-            )
-        seen[one.at] = one.path
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

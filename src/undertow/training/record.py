@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from undertow.errors import BadValue, RunProblem
 from undertow.files import aside, write_text
 from undertow.training.facts import RunFacts
+from undertow.training.run_folder import read_table
 from undertow.training.schedule import Unit
 
 METRICS_EVERY = 1.0
@@ -231,14 +232,3 @@ def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
     table = pa.table({name: [row.get(name) for row in rows] for name in columns})
     with aside(path) as part:
         parquet.write_table(table, part)
-
-
-def read_table(path: Path) -> list[dict[str, Any]]:
-    """The rows that `write_table` wrote; a cell that was left out is left out again."""
-    from pyarrow import ArrowException, parquet
-
-    try:
-        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    except (ArrowException, OSError) as error:
-        raise RunProblem(f"{path}: wanted a table, but it cannot be read ({error}). Move it away.") from error
-    return [{name: value for name, value in row.items() if value is not None} for row in rows]

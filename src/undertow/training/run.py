@@ -13,81 +13,32 @@ Nothing here changes the folder, and nothing is ever unpickled.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from undertow.errors import BadValue, NotThere, RunProblem, unknown
-from undertow.training.config import TrainConfig
-from undertow.training.facts import RunFacts
-from undertow.training.foreign import (
-    ENDINGS,
-    Checkpoint,
-    find_checkpoints,
-    load_weights,
-    read_weights,
-    unwrap_names,
-)
+from undertow.errors import BadValue, NotThere, RunProblem
+from undertow.training.foreign import load_weights, read_weights, unwrap_names
 from undertow.training.labels_file import COPY, LabelsFile, inputs_mark
 from undertow.training.prepare import build_from_facts, load_source, prepare_data_of
-from undertow.training.record import read_table
-from undertow.training.schedule import Unit
+from undertow.training.run_folder import RunFolder, open_folder
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from undertow.data.samples import DataSet
 
 ModelFactory = Callable[[], nn.Module]
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """Checkpoints in order, with what is known about how they were made."""
+class Run(RunFolder):
+    """Checkpoints in order, with what is known about how they were made, and their model."""
 
-    path: Path
-    checkpoints: tuple[Checkpoint, ...]
-    facts: RunFacts
     factory: ModelFactory | None = None
-
-    @property
-    def unit(self) -> Unit:
-        """What the checkpoints are numbered by."""
-        return self.checkpoints[0].unit
-
-    @property
-    def epochs(self) -> tuple[int, ...]:
-        """The numbers of the checkpoints (epochs, or steps where `unit` says so)."""
-        return tuple(one.at for one in self.checkpoints)
-
-    @property
-    def config(self) -> TrainConfig | None:
-        """How undertow trained it; None for a loop that is not ours."""
-        return None if self.facts.config is None else TrainConfig.from_dict(self.facts.config)
-
-    def checkpoint(self, at: int) -> Checkpoint:
-        """The checkpoint numbered `at`; a negative number counts from the end."""
-        by_number = {one.at: one for one in self.checkpoints}
-        if not isinstance(at, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise BadValue(f"{self.path}", f"a number of a checkpoint ({self.unit})", at)
-        if at < 0 and -at <= len(self.checkpoints):
-            return self.checkpoints[at]
-        if at not in by_number:
-            near = sorted(by_number, key=lambda other: abs(other - at))[:3]
-            raise BadValue(
-                f"{self.path}",
-                f"the {self.unit} of a kept checkpoint",
-                at,
-                f"The nearest are {', '.join(map(str, sorted(near)))}.",
-            )
-        return by_number[at]
 
     def weights(self, at: int) -> dict[str, Tensor]:
         """The state dict of a checkpoint on the CPU."""
@@ -111,25 +62,6 @@ class Run:
         model = self.fresh()
         load_weights(model, read_weights(one.path), str(one.path))
         return model.eval()
-
-    @cached_property
-    def metrics(self) -> pd.DataFrame:
-        """One row per recorded epoch or step; what the table lacks is read from the checkpoints' headers."""
-        import pandas as pd
-
-        rows: dict[Any, dict[str, Any]] = {one.at: _header_metrics(one) for one in self.checkpoints}
-        table = self.path / "metrics.parquet"
-        if table.exists():
-            rows |= {row[self.unit]: row for row in read_table(table) if self.unit in row}
-        return pd.DataFrame([rows[at] for at in sorted(rows) if rows[at]])
-
-    @cached_property
-    def labels(self) -> pd.DataFrame | None:
-        """Training labels: index, given and (where known) true; None if nobody stored them."""
-        import pandas as pd
-
-        table = self.path / "labels.parquet"
-        return pd.read_parquet(table) if table.exists() else None
 
     def data(self) -> DataSet:
         """The data the run was trained on, with the same noisy labels; refused if it has changed since."""
@@ -169,21 +101,10 @@ def open_run(
         model: gives an untrained model (or is one); not needed where undertow built the model.
         pattern: a regular expression with one group, the number in a checkpoint's name.
     """
-    folder = Path(path)
-    if not folder.is_dir():
-        raise _no_run(folder)
-    ours = (folder / "run.json").exists()
-    facts = RunFacts.read(folder) if ours else RunFacts()
-    inner = folder / "checkpoints"
-    if not ours and not inner.is_dir() and (below := list_runs(folder)):
-        raise NotThere(
-            f"{folder} holds {len(below)} runs and is none itself. `undertow runs {folder}` lists them."
-        )
-    if ours and not inner.is_dir() and not any(path.suffix in ENDINGS for path in folder.iterdir()):
-        raise NotThere(f"{folder} has no checkpoint yet. Train it on with --resume.")
-    found = find_checkpoints(inner if inner.is_dir() else folder, pattern)
+    found = open_folder(path, pattern)
+    facts = found.facts
     factory = _factory(model) if model is not None else build_from_facts(facts.model) if facts.model else None
-    return Run(folder, found, facts, factory)
+    return Run(found.path, found.checkpoints, facts, factory)
 
 
 def _factory(model: ModelFactory | nn.Module) -> ModelFactory:
@@ -205,33 +126,3 @@ def _built(factory: ModelFactory) -> nn.Module:
     if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadValue("model function", "an nn.Module as its answer", type(model).__name__)
     return model
-
-
-def is_run(folder: Path) -> bool:
-    """Whether undertow wrote a run into `folder`."""
-    return (folder / "run.json").exists()
-
-
-def list_runs(folder: str | Path) -> list[Path]:
-    """Run folders in `folder`, itself and its sub-folders to any depth."""
-    return sorted(found.parent for found in Path(folder).rglob("run.json"))
-
-
-def _no_run(folder: Path) -> Exception:
-    if folder.exists():
-        return RunProblem(f"{folder}: wanted a run's folder, got a file.")
-    if folder.parent.is_dir():
-        beside = [str(found) for found in folder.parent.iterdir() if is_run(found)]
-        return unknown("run", str(folder), beside, "`undertow runs` lists what is there.")
-    return NotThere(f"There is no run {folder}. `undertow runs` lists what is there.")
-
-
-def _header_metrics(one: Checkpoint) -> dict[str, Any]:
-    if one.path.suffix != ".safetensors":
-        return {}
-    try:
-        with safe_open(one.path, framework="pt") as file:
-            header = file.metadata() or {}
-    except (SafetensorError, OSError):
-        return {}  # said by whoever wants its weights
-    return json.loads(header.get("metrics", "{}"))

@@ -98,7 +98,7 @@ function lines(host, spec) {
   const { series, x, y } = spec;
   const format = y.format ?? number;
   const all = series.flatMap((own) => [...own.y, ...(own.low ?? []), ...(own.high ?? [])]);
-  const domain = roundedDomain([...all, ...(spec.refs ?? []).map((ref) => ref.y)], y);
+  const domain = roundedDomain([...all, ...(spec.refs ?? []).flatMap((ref) => [ref.y, ref.low, ref.high])], y);
   const places = rising(series.flatMap((own) => own.x));
   const lean = x.names && leaning(x.names, host.clientWidth - 64);
   const plot = area(host, { height: spec.height ?? 300, left: 50, bottom: lean ? 24 + 0.62 * LETTER * Math.max(...x.names.map((name) => Math.min(16, name.length))) + (x.label ? 14 : 0) : 40 });

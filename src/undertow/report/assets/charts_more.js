@@ -1,7 +1,7 @@
 // Before and after, and points that move.
 
 // rows [{name, group, before, after, low, high}]: a line from before to after, with the interval of the gain.
-function dumbbells(host, { rows, format }) {
+function dumbbells(host, { rows, format, label }) {
   const row = 34;
   const left = Math.min(170, 24 + 6.6 * Math.max(...rows.map((own) => Math.min(24, own.title.length))));
   const plot = area(host, { height: rows.length * row + 78, left, top: 30, right: 24 });
@@ -10,7 +10,7 @@ function dumbbells(host, { rows, format }) {
   const sx = linear(roundedDomain(edges, { max: 1 }), [x0, x1], (x1 - x0) / 80);
   svg.append(sv("g", { class: "grid" }, ...sx.ticks.map((tick) => sv("line", { x1: sx(tick), x2: sx(tick), y1, y2: y0 }))),
     sv("g", { class: "tick mid" }, ...sx.ticks.map((tick) => sv("text", { x: sx(tick), y: y0 + 18 }, `${Math.round(100 * tick)} %`))),
-    sv("text", { class: "label end", x: x1, y: y0 + 35 }, "test accuracy"));
+    sv("text", { class: "label end", x: x1, y: y0 + 35 }, label));
   const place = (k) => y1 + (k + 0.5) * row;
   rows.forEach((own, k) => {
     const y = place(k), better = own.after >= own.before;

@@ -1,0 +1,150 @@
+"""The run that a command was given, ours or anyone's, with its model and its data.
+
+    opened = open_given(run, theirs)                       # model and data must be known
+    data = load_given(opened, theirs.data, theirs.scaling)     # None where none was given: the run's own
+
+A run of undertow says how its model is built, what it was trained on and how its inputs were scaled. Other
+checkpoints do not: own files of floats are fed as they are, bytes as pixels from 0 to 1, undertow's named sets as
+undertow scales them. `--scaling` changes that, and the data's note says which it was.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from undertow.cli.flags import BadUsage
+from undertow.data.catalogue import DATA
+from undertow.errors import BadValue, NotThere, unknown
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from undertow.data.samples import DataSet
+    from undertow.training.run import Run
+
+NEEDED = {
+    "model": "--model package.module:function (gives the untrained model)",
+    "data": "--data NAME or PATH (what it was trained on)",
+}
+SCALINGS = {
+    "none": "Inputs are fed as they are",
+    "unit": "Pixels are fed as numbers from 0 to 1",
+    "half": "Pixels are fed as numbers from -1 to 1",
+    "cifar": "Pixels are fed after subtracting CIFAR's means and dividing by its deviations",
+    "imagenet": "Pixels are fed after subtracting ImageNet's means and dividing by its deviations",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theirs:
+    """What the checkpoints of another program do not say themselves."""
+
+    model: str | None = None
+    """package.module:function that gives an untrained model, for checkpoints that undertow did not write."""
+    data: str | None = None
+    """The data of such checkpoints: a name or a path."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TheirsScaled(Theirs):
+    """The same, with the scaling of their inputs."""
+
+    scaling: str | None = None
+    """How such a model was fed: none, unit, half, cifar or imagenet; else floats as they are, bytes from 0 to 1."""
+
+
+def open_given(path: Path, theirs: Theirs) -> Run:
+    """Open the run in `path`; whatever is missing of its model and data is said at once."""
+    from undertow.training.run import open_run
+
+    check_folder(path)
+    opened = open_run(path, model=import_factory(theirs.model) if theirs.model else None)
+    known = {"model": opened.factory, "data": theirs.data or opened.facts.data}
+    if missing := [NEEDED[name] for name, found in known.items() if found is None]:
+        raise BadUsage(f"{path} does not say enough about its checkpoints. Add {' and '.join(missing)}.")
+    return opened
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a folder that holds no checkpoint, and say what it holds."""
+    from undertow.training.run_folder import ENDINGS, is_run, list_runs
+
+    if not path.is_dir() or is_run(path):
+        return
+    place = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    files = sorted(one.name for one in place.iterdir() if one.suffix in ENDINGS and one.name[0] != ".")
+    if not files:
+        below = [] if place != path else list_runs(path)
+        raise NotThere(_instead(path, below) or f"{place} holds no checkpoints ({', '.join(ENDINGS)}).")
+    if not any(letter.isdigit() for name in files for letter in name.rpartition(".")[0]):
+        raise NotThere(
+            f"{place}: the names of its checkpoints carry no epoch and no step ({', '.join(files[:3])}). "
+            f"Rename them, for example to epoch-12{Path(files[0]).suffix}."
+        )
+
+
+def _instead(path: Path, below: list[Path]) -> str:
+    """Which run was perhaps meant; nothing where there is none below."""
+    if len(below) == 1:
+        return f"{path} is not a run, but it holds one: {below[0]}."
+    return f"{path} is not a run, but it holds {len(below)}: `undertow runs {path}` lists them." * bool(below)
+
+
+def import_factory(place: str) -> Callable[[], nn.Module]:
+    """The function that `place` names; modules in the current folder are found too."""
+    module, _, name = place.partition(":")
+    if not module or not name:
+        raise BadValue("--model", "package.module:function", place)
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        home = import_module(module)
+    except ImportError as error:
+        raise BadUsage(f"--model: the module {module!r} cannot be imported. Python says: {error}.") from error
+    found = getattr(home, name, None)
+    if not callable(found):
+        raise unknown(
+            f"function in {module}", name, [one for one in vars(home) if callable(getattr(home, one))]
+        )
+    return found  # pyright: ignore[reportReturnType]
+
+
+def load_given(run: Run, source: str | None, scaling: str | None) -> DataSet | None:
+    """The data called `source`, scaled for the model of `run`; None where none was given."""
+    from undertow.data.inputs import find_scaling
+    from undertow.data.load import load_data
+
+    if scaling is not None:
+        find_scaling(scaling)
+        _check_free(run, source)
+    if source is None:
+        return None
+    data = load_data(source)
+    if run.facts.data is not None:
+        return data
+    chosen = scaling or (data.scaling if source.partition(":")[0] in DATA else _plain(data))
+    hint = "" if scaling else ". If it was trained on others, say so with --scaling"
+    note = f"{SCALINGS[chosen]} (--scaling {chosen}){hint}."
+    # What the loader said of pixels is about how undertow would train on them.
+    return replace(data, scaling=chosen, note=note if data.kind == "image" else data.note)
+
+
+def _check_free(run: Run, source: str | None) -> None:
+    if run.facts.data is not None:
+        known = run.facts.data["scaling"]
+        raise BadUsage(f"{run.path} already says how its inputs were scaled ({known}). Leave --scaling out.")
+    if source is None:
+        raise BadUsage("--scaling has no data to scale. Add --data.")
+
+
+def _plain(data: DataSet) -> str:
+    """As little as can be done: bytes become numbers from 0 to 1, all else stays."""
+    import torch
+    from torch import Tensor
+
+    return "unit" if isinstance(data.train.x, Tensor) and data.train.x.dtype == torch.uint8 else "none"
