@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, percent, table
@@ -15,6 +15,10 @@ from undertow.cli.watchers import AuditWatcher, TrainingWatcher
 from undertow.errors import RunProblem
 from undertow.training.config import TrainConfig
 from undertow.training.facts import RunFacts
+
+if TYPE_CHECKING:
+    from undertow.labels.findings import LabelErrors
+    from undertow.training.run import Run
 
 DEMO = TrainConfig(model="mlp:256-256-256", data="digits", noise="0.4", epochs=60)
 """1,297 handwritten digits of 8×8 pixels; two in five labels are random."""
@@ -28,8 +32,6 @@ def demo(*, out: Path = Path("demo")) -> None:
     """
     from undertow.auditing.work import audit
     from undertow.cli.audit import panel
-    from undertow.labels.search import label_errors
-    from undertow.labels.suspects import write_suspects
     from undertow.report.page import write_report
     from undertow.training.loop import train
 
@@ -46,10 +48,7 @@ def demo(*, out: Path = Path("demo")) -> None:
     )
     found = audit(run, watch=AuditWatcher(ProgressBar()))
     screen.print(panel(found), soft_wrap=False)
-    data = run.data()
-    labels = label_errors(run, data)
-    write_suspects(labels, data.train.x, run.path)
-    screen.print(f"{labels} The page shows the most suspicious ones.\n", markup=False)
+    screen.print(f"{_suspected(run)} The page shows the most suspicious ones.\n", markup=False)
     page = write_report([run.path], out / "report.html")
     screen.print(
         f"That took {time.monotonic() - began:.0f} s. Open {page} in a browser.\n"
@@ -57,6 +56,17 @@ def demo(*, out: Path = Path("demo")) -> None:
         f"      {called()} labels {run.path} --clean drop --cleaned cleaned.parquet",
         markup=False,
     )
+
+
+def _suspected(run: Run) -> LabelErrors:
+    """The labels that look wrong; the run's folder keeps them for its page."""
+    from undertow.labels.search import label_errors
+    from undertow.labels.suspects import write_suspects
+
+    data = run.data()
+    found = label_errors(run, data)
+    write_suspects(found, data.train.x, run.path)
+    return found
 
 
 def called() -> str:

@@ -6,21 +6,24 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+
 from undertow.cli.flags import FLAGS, BadUsage
 from undertow.cli.given_run import Theirs, load_given, open_given
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, counted, percent, print_json, table, thousands
 from undertow.cli.watchers import LabelsWatcher
 from undertow.errors import BadValue
-from undertow.labels.findings import CleanWay
+from undertow.files import aside
+from undertow.labels.choice import Choice, choose_checkpoint
+from undertow.labels.findings import CleanWay, LabelErrors
 from undertow.labels.search import LabelConfig, label_errors
+from undertow.labels.suspects import cleaned_labels, write_suspects, write_table
 from undertow.words import layer_name
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from undertow.labels.choice import Choice
-    from undertow.labels.findings import LabelErrors
     from undertow.training.run import Run
 
 
@@ -56,12 +59,8 @@ def labels(
         json: Print one JSON object.
     """
     _check(top, clean, cleaned, pred_probs)
-    from undertow.data.samples import DataSet
-    from undertow.labels.choice import choose_checkpoint
-    from undertow.labels.suspects import cleaned_labels, write_suspects, write_table
-
     opened = open_given(run, theirs)
-    samples: DataSet = load_given(opened, theirs.data, config.scaling) or opened.data()
+    samples = load_given(opened, theirs.data, config.scaling) or opened.data()
     screen = console()
     if samples.note and not json:
         screen.print(f"Note: {samples.note}", markup=False)
@@ -73,22 +72,14 @@ def labels(
     written = write_suspects(found, samples.train.x, opened.path)
     if out is not None:
         write_table(found, out)
-        written.append(out)
     if cleaned is not None:
         cleaned_labels(found, opened, clean or "relabel", above=above).write(cleaned)
-        written.append(cleaned)
     if pred_probs is not None:
-        written.append(_write_array(found, pred_probs))
+        _write_array(found, pred_probs)
+    written += [path for path in (out, cleaned, pred_probs) if path is not None]
     choice = choose_checkpoint(opened, samples, errors=found, config=config) if choose else None
     if json:
-        print_json(
-            {
-                **facts_of(found, top),
-                "checkpoint": choice and choice.epoch,
-                "graft": choice and dict(zip(("checkpoint", "layer"), choice.graft, strict=True)),
-                "written": list(map(str, written)),
-            }
-        )
+        print_json({**facts_of(found, choice, top), "written": list(map(str, written))})
     else:
         _tell(screen, found, choice, top, opened, written)
 
@@ -104,22 +95,19 @@ def _check(top: int, clean: CleanWay | None, cleaned: Path | None, pred_probs: P
             raise BadValue(f"labels {flag}", f"a {ending} file", str(path))
 
 
-def _write_array(found: LabelErrors, path: Path) -> Path:
-    import numpy as np
-
-    from undertow.files import aside
-
+def _write_array(found: LabelErrors, path: Path) -> None:
     with aside(path) as part, part.open("wb") as stream:
         np.save(stream, found.pred_probs)
-    return path
 
 
-def facts_of(found: LabelErrors, top: int) -> dict[str, Any]:
+def facts_of(found: LabelErrors, choice: Choice | None, top: int) -> dict[str, Any]:
     """What was found, in plain values."""
     return {
         "samples": len(found.given), "noise_rate": found.noise_rate, "noise_low": found.noise_low,
         "noise_high": found.noise_high, "noise": found.noise, "noise_matrix": found.noise_matrix.tolist(),
         "suspects": found.suspects(top).to_dict("records"), "notes": list(found.notes),
+        "checkpoint": choice and choice.epoch,
+        "graft": choice and dict(zip(("checkpoint", "layer"), choice.graft, strict=True)),
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, percent, print_json, table, thousands
 from undertow.cli.watchers import GridWatcher
 from undertow.files import aside
+from undertow.latent.grid import probe_grid
 from undertow.latent.grid_config import GridConfig
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ def probe(
         json: Print one JSON object per row.
         csv: Write the rows to this file too.
     """
-    from undertow.latent.grid import probe_grid
-
     opened = open_given(run, theirs)
     given = load_given(opened, theirs.data, theirs.scaling)
     if given is not None and given.note and not json:
@@ -55,20 +54,22 @@ def probe(
         for row in rows:
             print_json(row)
         return
-    screen = console()
+    names = given.classes if given else (opened.facts.data or {}).get("classes", ())
     last = _last_scores(rows)
-    facts = given.classes if given else (opened.facts.data or {}).get("classes", ())
-    classes = max(2, len(facts))
+    _tell(last, max(2, len(names)))
+    kept = f"{thousands(len(rows))} rows in {opened.path / 'probes.parquet'}"
+    console().print(f"{best_sentence(last)}\n{kept}", markup=False)
+
+
+def _tell(last: list[dict[str, Any]], classes: int) -> None:
+    """A table for each kind of labels, and why layers are missing."""
+    screen = console()
     for fit, title in TITLES.items():
         if any(row["fit"] == fit and row["probe"] != "model" for row in last):
             shown = title.format(chance=percent(1 / classes, 0))
             screen.print(_scores_table([row for row in last if row["fit"] == fit], shown), "")
     for layer, note in dict.fromkeys((row["layer"], row["note"]) for row in last if not row["n"]):
         screen.print(f"{layer}: {note}.", markup=False)
-    screen.print(
-        f"{best_sentence(last)}\n{thousands(len(rows))} rows in {opened.path / 'probes.parquet'}",
-        markup=False,
-    )
 
 
 def best_sentence(last: list[dict[str, Any]]) -> str:
