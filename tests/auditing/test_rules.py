@@ -288,7 +288,9 @@ def test_window(spans, answer):
     cuts = {f"layer{place}": window(f"layer{place}", *one) for place, one in enumerate(spans)}
     found = said(Evidence(CONTEXT, BASE, composites=composites(cuts)), "window")
     assert found[0] == answer
-    assert f"stay the same with layer0 up to {spans[0][0]} epochs back, layer1 up to 9 epochs back." in found[1]
+    assert (
+        f"stay the same with layer0 up to {spans[0][0]} epochs back, layer1 up to 9 epochs back." in found[1]
+    )
 
 
 def test_noise_from_probes_is_that_of_the_formula():

@@ -157,9 +157,9 @@ def test_anyones_folder_with_a_factory(capsys, run, tmp_path, monkeypatch):
 def test_a_bar_for_the_whole_on_a_terminal(monkeypatch, run, tmp_path):
     """One bar that ends where it should, whatever the stages are called."""
     from rich.console import Console
+    from undertow.cli.watchers import AuditWatcher
 
     from undertow.cli import progress
-    from undertow.cli.watchers import AuditWatcher
 
     screen = Console(force_terminal=True, width=90, file=(tmp_path / "screen").open("w"))
     monkeypatch.setattr(progress, "console", lambda: screen)
