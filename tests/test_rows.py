@@ -15,8 +15,15 @@ from undertow.shares import Share
 
 def test_a_table_has_the_columns_and_types_of_the_schema_whatever_is_missing():
     """Fails if a column of whole numbers turns into floats where some are missing, or one of None into objects."""
-    full = Row("temporal", "trajectory", 4, "layer1", 0.5, shallow=0, position=1.0, sample=3, y=0.1, label=2, n=1)
-    for rows in ([], [full], [Row("model", "loss", 0, "output", None, note="why")], [full, Row("a", "b", 1, "c", 2)]):
+    full = Row(
+        "temporal", "trajectory", 4, "layer1", 0.5, shallow=0, position=1.0, sample=3, y=0.1, label=2, n=1
+    )
+    for rows in (
+        [],
+        [full],
+        [Row("model", "loss", 0, "output", None, note="why")],
+        [full, Row("a", "b", 1, "c", 2)],
+    ):
         table = frame(rows)
         assert tuple(table.columns) == COLUMNS
         assert {str(table[name].dtype) for name in WHOLE} == {"Int64"}
@@ -27,7 +34,9 @@ def test_a_table_has_the_columns_and_types_of_the_schema_whatever_is_missing():
 
 
 def test_a_table_comes_back_from_parquet_as_it_was(tmp_path: Path):
-    table = frame([Row("latent", "accuracy", 0, "layer1", None, note="why"), Row("a", "b", 1, "c", 0.1, shallow=7)])
+    table = frame(
+        [Row("latent", "accuracy", 0, "layer1", None, note="why"), Row("a", "b", 1, "c", 0.1, shallow=7)]
+    )
     table.to_parquet(tmp_path / "t.parquet", index=False)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "t.parquet"), table)
 

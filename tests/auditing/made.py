@@ -43,7 +43,10 @@ def story(
         number: AnswersAt(
             answered=10,
             count=n,
-            accuracies=(Accuracy("test", labels, share(test, n)), Accuracy("train", "given", share(train, n))),
+            accuracies=(
+                Accuracy("test", labels, share(test, n)),
+                Accuracy("train", "given", share(train, n)),
+            ),
             losses=(),
             memorised=None if memorised is None else share(memorised[number], 400),
             said={},

@@ -33,7 +33,9 @@ def test_kill_9_in_mid_audit(trained, tmp_path, values):
         assert child.poll() is None, "the audit was over before it could be killed"
         child.send_signal(signal.SIGKILL)
     assert not (folder / "audit.parquet").exists()
-    kept = {path: path.stat().st_mtime_ns for path in stored.glob("*.bin") if "feature-drift" not in path.name}
+    kept = {
+        path: path.stat().st_mtime_ns for path in stored.glob("*.bin") if "feature-drift" not in path.name
+    }
     again = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert again.returncode == 0, again.stderr
     assert {path: path.stat().st_mtime_ns for path in kept} == kept

@@ -271,7 +271,7 @@ def test_a_missing_label_is_named(opened, tmp_path):
         BadData, match="wanted labels under label or labels, got only input_ids, attention_mask"
     ):
         ut.audit(opened("bert"), train=TRAIN, test=bare, out=tmp_path, **LIGHT)
-    with pytest.raises(BadValue, match="got 'no test labels'.*a dict has its labels under label or labels"):
+    with pytest.raises(BadValue, match=r"got 'no test labels'.*a dict has its labels under label or labels"):
         probe_grid(opened("bert"), train=TRAIN, test=TEST[0], out=tmp_path, **LIGHT)
     full = datasets.Dataset.from_dict({**columns, "label": TEST[1].tolist()})
     fixed = ut.repair(opened("bert").model(), train=TRAIN, test=full, gate=False)

@@ -13,9 +13,7 @@ SOURCE = Path(undertow.__file__).parent
 ROOMS = ("auditing", "report", "labels", "repairing")
 TEXT = r"(?:\.(?:note|sentence|headline)|\[[\"'](?:note|sentence|headline)[\"']\])"
 """A field that holds text, as an attribute or a column."""
-METHODS = (
-    "startswith|endswith|removeprefix|removesuffix|partition|rpartition|split|rsplit|find|index|match|contains|extract"
-)
+METHODS = "startswith|endswith|removeprefix|removesuffix|partition|rpartition|split|rsplit|find|match|contains|extract"
 READS = re.compile(
     rf"{TEXT}(?:\.str)?\.(?:{METHODS})\(|[\"'][^\"'\n]*[\"'] in \w+(?:\.\w+)*{TEXT}|\bre\.\w+\([^\n]*{TEXT}"
 )
@@ -53,7 +51,8 @@ def test_the_guard_notices_planted_code(code: str):
 
 
 @pytest.mark.parametrize(
-    "code", ['Row("a", note=one.note)', 'yield {"note": row.note or why}', 'lines.append(finding.sentence + ".")']
+    "code",
+    ['Row("a", note=one.note)', 'yield {"note": row.note or why}', 'lines.append(finding.sentence + ".")'],
 )
 def test_the_guard_lets_text_pass_on(code: str):
     assert not read_back(code)

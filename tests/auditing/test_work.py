@@ -199,7 +199,9 @@ def own(trained, tmp_path) -> ut.Run:
     """A copy of the clean run, to be audited from the start."""
     source = trained("clean").path
     shutil.copytree(
-        source, tmp_path / "run", ignore=shutil.ignore_patterns("audit*", "cache", "probes.parquet", "report*")
+        source,
+        tmp_path / "run",
+        ignore=shutil.ignore_patterns("audit*", "cache", "probes.parquet", "report*"),
     )
     return ut.open_run(tmp_path / "run")
 
@@ -248,7 +250,9 @@ def test_a_killed_audit_goes_on_to_the_same_table(own, whole, after):
     assert not (own.path / "audit.json").exists()
     # Features that were seen before those of the last checkpoint are compared with them later.
     waiting = "feature-drift*-00000000.bin" if after == 1 else "none"
-    kept = {path: path.stat().st_mtime_ns for path in (own.path / "cache").iterdir() if not path.match(waiting)}
+    kept = {
+        path: path.stat().st_mtime_ns for path in (own.path / "cache").iterdir() if not path.match(waiting)
+    }
     assert kept
     again = ut.audit(own, **LIGHT)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept

@@ -302,9 +302,7 @@ def test_only_what_is_asked_for_is_answered(run: ut.Run, tmp_path: Path):
 
 
 def test_a_probe_that_does_not_go_is_a_reason_and_not_the_end(run: ut.Run, tmp_path: Path):
-    table = probe_grid(
-        run, out=tmp_path, probes=["qda", "mean"], checkpoints="last", fits="given"
-    )
+    table = probe_grid(run, out=tmp_path, probes=["qda", "mean"], checkpoints="last", fits="given")
     failed = table[(table["probe"] == "qda") & (table["n"] == 0)]
     assert len(failed)
     assert failed["note"].str.contains("QDA").all()

@@ -116,9 +116,7 @@ def test_training_samples_are_no_evidence(noisy_run, data):
     assert fixed.model is model
     assert fixed.reason.startswith("cannot tell")
     with pytest.warns(UserWarning, match="cannot tell"):
-        fixed = repair(
-            model, train=data.train, test=(data.train.x[:300], data.train.y[:300]), scaling="half"
-        )
+        fixed = repair(model, train=data.train, test=(data.train.x[:300], data.train.y[:300]), scaling="half")
     assert "300 of 300 held-out samples are training samples too" in fixed.notes[0]
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     forced = repair(model, train=data.train, scaling="half", gate=False)

@@ -11,7 +11,7 @@ import pytest
 import undertow as ut
 from undertow.session import Session
 
-from .nets import recorded, held_samples, train_samples
+from .nets import held_samples, recorded, train_samples
 
 
 @pytest.fixture(scope="session")

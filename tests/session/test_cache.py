@@ -44,7 +44,10 @@ def kept() -> Kept:
         parts=(Inner("a", 1 / 3), Inner("b", None)),
         by_layer={"layer1": float(np.nextafter(1.0, 2.0)), "all": None},
         array=random.standard_normal((3, 5)),
-        arrays={"float32": random.standard_normal((2, 0, 3)).astype("f4"), "int": np.arange(4, dtype=np.int16)},
+        arrays={
+            "float32": random.standard_normal((2, 0, 3)).astype("f4"),
+            "int": np.arange(4, dtype=np.int16),
+        },
         nothing=None,
     )
 

@@ -23,7 +23,9 @@ def from_nothing():
 
 def counts(at: int, first: int, total: int) -> list[int]:
     """How often each sample entered the model of a checkpoint, without those that are tried."""
-    tried = TRIED if at == LAST else 8  # the last model is tried; others show their head on 8 held-out samples
+    tried = (
+        TRIED if at == LAST else 8
+    )  # the last model is tried; others show their head on 8 held-out samples
     return [Counted.seen[at, number] for number in range(first + tried, first + total)]
 
 
@@ -31,7 +33,9 @@ def test_a_whole_audit_passes_each_sample_once(opened):
     """Fails if any lens makes a pass of its own."""
     session = opened()
     ut.audit(session, lenses=["latent", "richness", "repair"])
-    assert session.passed == {(at, split): n for at in EPOCHS for split, n in {"train": TRAIN, "test": TEST}.items()}
+    assert session.passed == {
+        (at, split): n for at in EPOCHS for split, n in {"train": TRAIN, "test": TEST}.items()
+    }
     for at in EPOCHS:
         assert set(counts(at, 0, TRAIN)) == {1}, at
         assert set(counts(at, FIRST_TEST, TEST)) == {1}, at
@@ -55,7 +59,9 @@ def test_labels_and_repair_after_an_audit_cost_no_pass_over_training_samples(ope
     found = ut.label_errors(session)
     fixed, best = ut.repair(session), ut.repair(session, layer="best")
     more = {key: n - before[key] for key, n in Counted.seen.items() if n > before[key]}
-    assert all(number < TRIED or number >= FIRST_TEST for _, number in more), "no training sample beyond trials"
+    assert all(number < TRIED or number >= FIRST_TEST for _, number in more), (
+        "no training sample beyond trials"
+    )
     assert session.passed[LAST, "train"] == TRAIN
     alone = ut.repair(session.run, session.samples.source.train, session.samples.source.test)
     assert (fixed.before, fixed.after, fixed.judgement.low) == pytest.approx(
@@ -77,7 +83,19 @@ def test_a_grid_after_an_audit_costs_nothing(opened):
 
 # ---------------------------------------------------------------------- memory
 
-KEYS = ["lens", "measure", "checkpoint", "layer", "split", "probe", "fit", "labels", "shallow", "position", "sample"]
+KEYS = [
+    "lens",
+    "measure",
+    "checkpoint",
+    "layer",
+    "split",
+    "probe",
+    "fit",
+    "labels",
+    "shallow",
+    "position",
+    "sample",
+]
 LIGHT = {"probes": ["velpic", "mean"], "fits": ["given", "true"]}
 
 

@@ -34,7 +34,9 @@ class Mean(Gauge[MeanAt]):
 
     kind = MeanAt
 
-    def __init__(self, *layers: str, fails_at: int | None = None, error: type[Exception] = RuntimeError) -> None:
+    def __init__(
+        self, *layers: str, fails_at: int | None = None, error: type[Exception] = RuntimeError
+    ) -> None:
         self.layers, self.name = layers, f"mean {','.join(layers)}"
         self.fails_at, self.error, self.measured = fails_at, error, list[int]()
 
@@ -117,7 +119,10 @@ def test_other_weights_or_samples_are_measured_anew(run, tmp_path):
     shutil.copytree(run.path, folder)
 
     def look(test: Any = None, **settings: Any) -> tuple[list[int], dict[int, MeanAt]]:
-        session, gauge = Session(ut.open_run(folder, model=Counted), test=test or held_samples(), **settings), Mean("layer1")
+        session, gauge = (
+            Session(ut.open_run(folder, model=Counted), test=test or held_samples(), **settings),
+            Mean("layer1"),
+        )
         session.visit([gauge])
         return gauge.measured, session.values(gauge)
 
@@ -239,7 +244,7 @@ def example(run) -> Callable[[], dict[str, Any]]:
 
     def execute(session: Session) -> dict[str, Any]:
         names: dict[str, Any] = {"__name__": "own_lens", "run": session}
-        exec(compile(code, str(PAGE), "exec", dont_inherit=True), names)  # noqa: S102
+        exec(compile(code, str(PAGE), "exec", dont_inherit=True), names)
         return names
 
     return execute
@@ -258,7 +263,9 @@ def test_the_lens_of_the_documentation_works(example, opened, run, tmp_path):
     found = rows[rows["layer"] == "layer1"].set_index("checkpoint")
     assert found["value"].to_dict() == pytest.approx(wanted)
     assert set(rows["n"]) == {TEST}
-    assert session.passed == {(at, split): n for at in EPOCHS for split, n in {"train": TRAIN, "test": TEST}.items()}
+    assert session.passed == {
+        (at, split): n for at in EPOCHS for split, n in {"train": TRAIN, "test": TEST}.items()
+    }
     last = rows[(rows["layer"] == "layer3") & (rows["checkpoint"] == 5)]["value"].item()
     assert result.measures["sparsity"] == last
     assert parse_condition("sparsity >= 0", own=True).holds(result.measures)

@@ -227,8 +227,7 @@ class Auditor:
                 self.note(f"temporal: no composites at {where}: {reason}.")
             return tuple(valid)
         found = [
-            self._or_note(COMPOSITES, lambda name=name: find_cut(model, name, few).name, "")
-            for name in names
+            self._or_note(COMPOSITES, lambda name=name: find_cut(model, name, few).name, "") for name in names
         ]
         return tuple(filter(None, found))
 
