@@ -39,7 +39,7 @@ from undertow.auditing.richness_lens import RichnessLens
 from undertow.auditing.settings import LENSES, AuditConfig, name_of
 from undertow.errors import BadData, BadValue
 from undertow.features.layers import INPUT
-from undertow.latent.grid import check_probes
+from undertow.latent.settings import check_probes
 from undertow.session.checkpoints import thinned
 from undertow.session.gauge import Gauge
 from undertow.session.progress import Progress

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from undertow.labels.rate import RateAnswer
-from undertow.labels.search import LabelConfig, LabelSearch
+from undertow.labels.search import LabelSearch
+from undertow.labels.settings import LabelConfig
 from undertow.rows import OUTPUT, Row
 from undertow.session.gauge import Gauge
 from undertow.session.samples import TRAIN

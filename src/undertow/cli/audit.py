@@ -13,10 +13,9 @@ from rich.text import Text
 
 from undertow.auditing.settings import AuditConfig
 from undertow.cli.flags import FLAGS
-from undertow.cli.given_run import TheirsScaled, load_given, open_given
+from undertow.cli.given_run import Theirs, load_given, open_given
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, print_json
-from undertow.cli.watchers import AuditWatcher
 from undertow.files import aside
 from undertow.words import MARKS, meaning_of
 
@@ -34,7 +33,7 @@ def audit(
     run: Path,
     *,
     config: Annotated[AuditConfig, FLAGS] = AuditConfig(),  # noqa: B008  (frozen)
-    theirs: Annotated[TheirsScaled, FLAGS] = TheirsScaled(),  # noqa: B008
+    theirs: Annotated[Theirs, FLAGS] = Theirs(),  # noqa: B008
     fail_if: list[str] | None = None,
     out: Path | None = None,
     report: bool = True,
@@ -56,13 +55,13 @@ def audit(
         json: Print one JSON object instead of the verdict.
         csv: Write the rows to this file too.
     """
+    from undertow.auditing.audit_run import audit as work
     from undertow.auditing.measures import parse_condition
-    from undertow.auditing.work import audit as work
 
     conditions = [parse_condition(text) for text in fail_if or ()]
     opened = open_given(run, theirs)
-    given = load_given(opened, theirs.data, theirs.scaling)
-    found = work(opened, given, config=config, out=out, watch=AuditWatcher(ProgressBar(quiet=json)))
+    given = load_given(opened, theirs.data, config.scaling)
+    found = work(opened, given, config=config, out=out, progress=ProgressBar(quiet=json))
     kept = _kept(found, report=report, csv=csv)
     failed = [one for one in conditions if one.holds(found.measures)]
     if json:

@@ -11,7 +11,7 @@ from typing import Any
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, percent, table
 from undertow.cli.summary import ending
-from undertow.cli.watchers import AuditWatcher, TrainingWatcher
+from undertow.cli.training_watcher import TrainingWatcher
 from undertow.errors import RunProblem
 from undertow.training.config import TrainConfig
 from undertow.training.facts import RunFacts
@@ -26,11 +26,12 @@ def demo(*, out: Path = Path("demo")) -> None:
     Args:
         out: Where the demo's run goes; an earlier demo there is replaced.
     """
-    from undertow.auditing.work import audit
+    from undertow.auditing.audit_run import audit
     from undertow.cli.audit import panel
     from undertow.labels.search import label_errors
     from undertow.labels.suspects import write_suspects
     from undertow.report.page import write_report
+    from undertow.session.session import Session
     from undertow.training.loop import train
 
     began = time.monotonic()
@@ -44,11 +45,11 @@ def demo(*, out: Path = Path("demo")) -> None:
     screen.print(
         f"\n{ending(run)}\n\nNow the audit: what the layers know, and how features and checkpoints changed."
     )
-    found = audit(run, watch=AuditWatcher(ProgressBar()))
+    session = Session(run, progress=ProgressBar())
+    found = audit(session)
     screen.print(panel(found), soft_wrap=False)
-    data = run.data()
-    labels = label_errors(run, data)
-    write_suspects(labels, data.train.x, run.path)
+    labels = label_errors(session)
+    write_suspects(labels, session.samples.split("train").x, run.path)
     screen.print(f"{labels} The page shows the most suspicious ones.\n", markup=False)
     page = write_report([run.path], out / "report.html")
     screen.print(

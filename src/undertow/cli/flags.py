@@ -35,6 +35,7 @@ def _converted(hint: Any, tokens: Sequence[Token]) -> Any:
         return convert(hint, tokens)
     parts = [part for token in tokens for part in comma_list(token.value)]
     kind = get_args(several)[0]
+    kind = kind if isinstance(kind, type) else str  # names, where functions may be given in Python
     try:
         return tuple(kind(part) for part in parts)
     except ValueError:

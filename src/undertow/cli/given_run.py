@@ -50,14 +50,6 @@ class Theirs:
     """The data of such checkpoints: a name or a path."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TheirsScaled(Theirs):
-    """The same, with the scaling of their inputs."""
-
-    scaling: str | None = None
-    """How such a model was fed: none, unit, half, cifar or imagenet; else floats as they are, bytes from 0 to 1."""
-
-
 def open_given(path: Path, theirs: Theirs) -> Run:
     """Open the run in `path`; whatever is missing of its model and data is said at once."""
     from undertow.training.run import open_run

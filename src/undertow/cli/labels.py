@@ -10,10 +10,8 @@ from undertow.cli.flags import FLAGS, BadUsage
 from undertow.cli.given_run import Theirs, load_given, open_given
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, counted, percent, print_json, table, thousands
-from undertow.cli.watchers import LabelsWatcher
 from undertow.errors import BadValue
-from undertow.labels.findings import CleanWay
-from undertow.labels.search import LabelConfig, label_errors
+from undertow.labels.settings import CleanWay, LabelConfig
 from undertow.words import layer_name
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ def labels(
     out: Path | None = None,
     clean: CleanWay | None = None,
     cleaned: Path | None = None,
-    above: float = 0.5,
+    above: float | None = None,
     pred_probs: Path | None = None,
     choose: bool = False,
     config: Annotated[LabelConfig, FLAGS] = LabelConfig(),  # noqa: B008  (frozen)
@@ -48,7 +46,7 @@ def labels(
         out: Write one row per training sample to this .parquet or .csv file.
         clean: relabel gives suspects the proposed label, drop leaves them out; needs --cleaned.
         cleaned: The .parquet file for `undertow train --labels`.
-        above: With --clean, a label is suspect if its score is higher than this.
+        above: With --clean, suspect labels with a higher score than this, instead of the flagged ones.
         pred_probs: Write class probabilities (samples, classes) to this .npy file, as cleanlab reads them.
         choose: Say too which checkpoint to use, and which layer to put a new head on.
         config: How to search.
@@ -58,18 +56,17 @@ def labels(
     _check(top, clean, cleaned, pred_probs)
     from undertow.data.samples import DataSet
     from undertow.labels.choice import choose_checkpoint
+    from undertow.labels.search import label_errors, search_config
     from undertow.labels.suspects import cleaned_labels, write_suspects, write_table
+    from undertow.session.session import Session
 
     opened = open_given(run, theirs)
     samples: DataSet = load_given(opened, theirs.data, config.scaling) or opened.data()
     screen = console()
     if samples.note and not json:
         screen.print(f"Note: {samples.note}", markup=False)
-    bar = ProgressBar(quiet=json)
-    try:
-        found = label_errors(opened, samples, config=config, watch=LabelsWatcher(bar))
-    finally:
-        bar.close()
+    session = Session(opened, samples, config=search_config(config), progress=ProgressBar(quiet=json))
+    found = label_errors(session, config=config)
     written = write_suspects(found, samples.train.x, opened.path)
     if out is not None:
         write_table(found, out)
@@ -79,7 +76,7 @@ def labels(
         written.append(cleaned)
     if pred_probs is not None:
         written.append(_write_array(found, pred_probs))
-    choice = choose_checkpoint(opened, samples, errors=found, config=config) if choose else None
+    choice = choose_checkpoint(session, errors=found, config=config) if choose else None
     if json:
         print_json(
             {
@@ -116,9 +113,10 @@ def _write_array(found: LabelErrors, path: Path) -> Path:
 
 def facts_of(found: LabelErrors, top: int) -> dict[str, Any]:
     """What was found, in plain values."""
+    rate = found.rate
     return {
-        "samples": len(found.given), "noise_rate": found.noise_rate, "noise_low": found.noise_low,
-        "noise_high": found.noise_high, "noise": found.noise, "noise_matrix": found.noise_matrix.tolist(),
+        "samples": len(found.given), "rate": rate.value, "rate_low": rate.low, "rate_high": rate.high,
+        "rate_reason": rate.reason, "flagged": int(found.flagged.sum()), "noise_matrix": found.noise_matrix.tolist(),
         "suspects": found.suspects(top).to_dict("records"), "notes": list(found.notes),
     }  # fmt: skip
 
@@ -131,7 +129,7 @@ def _tell(
         known = ["true"] * (found.true is not None)
         named, shares = ["given", "proposed", *known], ["score", "confidence"]
         rows = [
-            [row["sample"], *(found.classes[row[name]] for name in named), *(percent(row[name]) for name in shares)]
+            [row["sample"], *(found.class_name(row[name]) for name in named), *(percent(row[name]) for name in shares)]
             for row in found.suspects(top).to_dict("records")
         ]  # fmt: skip
         heads = ["sample", *named, "wrong", "confidence"]
@@ -156,9 +154,9 @@ def _choice_words(choice: Choice, unit: str, run: Path) -> str:
 def _known_words(found: LabelErrors) -> str:
     """Where the true labels are known: how good the suspicion is."""
     wrong = found.given != found.true
-    suspected = found.scores > 0.5
+    suspected = found.flagged
     hits = int((wrong & suspected).sum())
     return (
         f"True labels are known here: {counted(int(wrong.sum()), 'label')} wrong, {thousands(int(suspected.sum()))} "
-        f"suspected (score above 50 %), {thousands(hits)} of them rightly."
+        f"suspected, {thousands(hits)} of them rightly."
     )

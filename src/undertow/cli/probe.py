@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from undertow.cli.flags import FLAGS
-from undertow.cli.given_run import TheirsScaled, load_given, open_given
+from undertow.cli.given_run import Theirs, load_given, open_given
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, percent, print_json, table, thousands
-from undertow.cli.watchers import GridWatcher
 from undertow.files import aside
-from undertow.latent.grid_config import GridConfig
+from undertow.latent.settings import GridConfig
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,7 +26,7 @@ def probe(
     run: Path,
     *,
     config: Annotated[GridConfig, FLAGS] = GridConfig(),  # noqa: B008  (frozen)
-    theirs: Annotated[TheirsScaled, FLAGS] = TheirsScaled(),  # noqa: B008
+    theirs: Annotated[Theirs, FLAGS] = Theirs(),  # noqa: B008
     json: bool = False,
     csv: Path | None = None,
 ) -> None:
@@ -43,10 +42,10 @@ def probe(
     from undertow.latent.grid import probe_grid
 
     opened = open_given(run, theirs)
-    given = load_given(opened, theirs.data, theirs.scaling)
+    given = load_given(opened, theirs.data, config.scaling)
     if given is not None and given.note and not json:
         console().print(f"Note: {given.note}", markup=False)
-    found = probe_grid(opened, given, config=config, watch=GridWatcher(ProgressBar(quiet=json)))
+    found = probe_grid(opened, given, config=config, progress=ProgressBar(quiet=json))
     if csv:
         with aside(csv) as part:
             found.to_csv(part, index=False)

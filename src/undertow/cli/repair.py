@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from undertow.cli.flags import FLAGS
 from undertow.cli.given_run import Theirs, load_given, open_given
 from undertow.cli.screen import console, print_json
-from undertow.repairing.outcome import RepairConfig
+from undertow.repairing.settings import RepairConfig
 
 if TYPE_CHECKING:
     from undertow.repairing import Repair

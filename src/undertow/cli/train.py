@@ -10,7 +10,7 @@ from undertow.cli.flags import FLAGS, BadUsage
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console
 from undertow.cli.summary import ending, heading
-from undertow.cli.watchers import TrainingWatcher
+from undertow.cli.training_watcher import TrainingWatcher
 from undertow.errors import BadValue
 from undertow.models.catalogue import parse_spec
 from undertow.training.config import TrainConfig

@@ -57,3 +57,8 @@ class Joint:
     def raw_outputs(self) -> Tensor:
         """(K, K) sum of f f^T without centring."""
         return self.output_scatter + self.count * torch.outer(self.output_mean, self.output_mean)
+
+    def to(self, device: torch.device | str) -> Joint:
+        """The same on another device."""
+        parts = (self.feature_mean, self.output_mean, self.cross, self.output_scatter)
+        return Joint(self.count, *(part.to(device) for part in parts))

@@ -25,7 +25,8 @@ import torch
 
 from undertow.errors import BadValue
 from undertow.labels.findings import LabelErrors
-from undertow.labels.search import AUTO, LabelConfig, label_errors
+from undertow.labels.search import label_errors, search_config
+from undertow.labels.settings import LabelConfig
 from undertow.session.answers import AnswersAt, AnswersGauge
 from undertow.session.samples import TEST, TRAIN
 from undertow.session.session import Session, session_of
@@ -83,8 +84,7 @@ def choose_checkpoint(
 
     chosen = config or LabelConfig.of(**settings)
     noisy = "noisy" if test is not None else chosen.labels
-    every = "all" if chosen.checkpoints == AUTO else chosen.checkpoints
-    session = session_of(run, train, test, replace(chosen, labels=noisy, checkpoints=every))
+    session = session_of(run, train, test, replace(search_config(chosen), labels=noisy))
     found = errors or label_errors(session, config=chosen)
     given = session.samples.split(TRAIN).y
     if not found.given.equal(given):

@@ -10,7 +10,7 @@ found.clean("relabel").to_parquet(path)          # for `undertow train --labels`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,12 +20,11 @@ from torch import Tensor
 from undertow.errors import BadValue, unknown
 from undertow.labels.judge import LabelBeliefs
 from undertow.labels.rate import RateAnswer
+from undertow.labels.settings import CLEAN_WAYS, CleanWay
 
 if TYPE_CHECKING:
     import pandas as pd
 
-CleanWay = Literal["relabel", "drop"]
-CLEAN_WAYS: tuple[CleanWay, ...] = ("relabel", "drop")
 NONE = -1
 """In place of a class: none is proposed, or none was given."""
 
@@ -81,6 +80,10 @@ class LabelErrors:
     def noise_matrix(self) -> NDArray[np.float64]:
         """(C, C): row k says how labels that are truly k are given."""
         return self.found.matrix.numpy()
+
+    def class_name(self, number: int) -> str:
+        """What a class is called; nothing for none."""
+        return "" if number == NONE else self.classes[number]
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ memorised it; and the network's own answers over time. docs/labels.md says why t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,39 +27,18 @@ from undertow.features.layers import INPUT
 from undertow.labels.findings import LabelErrors
 from undertow.labels.given import read_features, read_labels, read_probabilities
 from undertow.labels.judge import Judge, LabelBeliefs, ViewVotes, judge_labels
+from undertow.labels.settings import AUTO, LabelConfig
 from undertow.labels.views import Plan
 from undertow.labels.votes_gauge import TrainOutputsGauge, VotesGauge, epochs_at, seen_at
 from undertow.session.gauge import Gauge
 from undertow.session.progress import Progress
 from undertow.session.samples import TRAIN
 from undertow.session.session import Session, session_of
-from undertow.session.settings import SessionConfig
 from undertow.training.run import Run
 
-AUTO = "auto"
 MOST_CHECKPOINTS = 8
 """Chosen evenly in the logarithm of the epoch: early ones know the classes, late ones the labels."""
 FEWEST_SAMPLES = 50
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelConfig(SessionConfig):
-    """How wrong labels are looked for."""
-
-    verb: ClassVar[str] = "labels"
-    lists: ClassVar[tuple[str, ...]] = ("layers",)
-
-    layers: tuple[str, ...] = (AUTO,)
-    """Layers that vote: names, patterns or auto; the inputs vote in any case."""
-    checkpoints: str = AUTO
-    """auto (up to eight trained ones, evenly in the logarithm of the epoch), all, last, every:5 or 1,2,5."""
-    folds: int = 5
-    """No sample votes on its own label: it is judged by what the other folds say."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.folds < 2:
-            raise BadValue("label_errors(folds=...)", "2 or more", self.folds)
 
 
 def label_errors(
@@ -91,9 +70,13 @@ def label_errors(
         return _without_run(features, labels, pred_probs, chosen)
     if features is not None or labels is not None or pred_probs is not None:
         raise BadValue("label_errors", "a run, or features and labels", "both", "Leave one of them out.")
-    own = chosen if chosen.checkpoints != AUTO else replace(chosen, checkpoints="all")
-    session = session_of(run, train, None, own, progress=progress)
+    session = session_of(run, train, None, search_config(chosen), progress=progress)
     return LabelSearch(session, chosen).watched()
+
+
+def search_config(config: LabelConfig) -> LabelConfig:
+    """With checkpoints as a session takes them: the search chooses among all."""
+    return config if config.checkpoints != AUTO else replace(config, checkpoints="all")
 
 
 def _without_run(features: Any, labels: Any, pred_probs: Any, config: LabelConfig) -> LabelErrors:

@@ -1,10 +1,10 @@
 from .discriminant import LDA as LDA
 from .discriminant import QDA as QDA
-from .grid import GridConfig as GridConfig
 from .grid import probe_grid as probe_grid
 from .logistic import LogisticProbe as LogisticProbe
 from .masc import MASC as MASC
 from .nearest import KNN as KNN
 from .nearest import NearestMean as NearestMean
 from .probe import Probe as Probe
+from .settings import GridConfig as GridConfig
 from .velpic import VeLPIC as VeLPIC

@@ -22,60 +22,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from undertow.errors import BadValue, unknown
+from undertow.errors import BadValue
 from undertow.files import aside
-from undertow.latent.layer import PROBES
 from undertow.latent.probes_gauge import ProbesAt, ProbesGauge, label_sets
+from undertow.latent.settings import GridConfig
 from undertow.rows import OUTPUT, Row, frame
 from undertow.session.answers import AnswersAt, AnswersGauge
 from undertow.session.progress import Progress
 from undertow.session.samples import TEST, TRAIN
 from undertow.session.session import FRESH, Session, session_of
-from undertow.session.settings import SessionConfig
 from undertow.training.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TABLE = "probes.parquet"
-FITS = ("given", "true", "shuffled")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GridConfig(SessionConfig):
-    """What the grid measures and how."""
-
-    verb: ClassVar[str] = "probe"
-    lists: ClassVar[tuple[str, ...]] = ("layers", "probes", "fits")
-
-    layers: tuple[str, ...] = ("auto",)
-    """Names or patterns of layers; auto takes the model's own choice."""
-    probes: tuple[str, ...] = ("masc", "velpic", "logistic")
-    """masc, velpic, logistic, mean, knn, lda, qda."""
-    fits: tuple[str, ...] = FITS
-    """Labels to fit with: given, true (where known), shuffled (control)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_probes(self.probes, self.fits)
-        if not self.layers:
-            raise BadValue("layers", "at least one layer name", "none")
-
-
-def check_probes(probes: Sequence[object], fits: Sequence[str]) -> None:
-    """Refuse names of probes and labels that there are not."""
-    if not probes or not fits:
-        raise BadValue("probes", "at least one probe and one set of labels", "none")
-    for name in probes:
-        if not isinstance(name, str):
-            raise BadValue("probes", f"names among {', '.join(PROBES)}", name)
-        if name not in PROBES:
-            raise unknown("probe", name, PROBES)
-    for name in fits:
-        if name not in FITS:
-            raise unknown("set of labels to fit with", name, FITS)
 
 
 @dataclass(frozen=True, eq=False)

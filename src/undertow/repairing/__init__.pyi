@@ -13,6 +13,6 @@ from .graft import make_graft as make_graft
 from .head_edit import HeadEdit as HeadEdit
 from .head_edit import write_head as write_head
 from .outcome import Repair as Repair
-from .outcome import RepairConfig as RepairConfig
 from .repair_model import repair as repair
+from .settings import RepairConfig as RepairConfig
 from .transfer import write_probe_into_head as write_probe_into_head

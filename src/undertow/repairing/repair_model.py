@@ -34,7 +34,8 @@ from undertow.repairing.gate import Judgement, judge
 from undertow.repairing.graft import Graft, fold_temperature, make_graft, single_layer
 from undertow.repairing.head_edit import HeadEdit, write_head
 from undertow.repairing.head_fits import TOO_WIDE, HeadFitAt, HeadFitGauge, OutputsGauge
-from undertow.repairing.outcome import BEST, Repair, RepairConfig
+from undertow.repairing.outcome import Repair
+from undertow.repairing.settings import BEST, RepairConfig
 from undertow.repairing.transfer import LINEAR, linear_parts, reader_with_head
 from undertow.session.answers import AnswersGauge
 from undertow.session.reader import ENTERING, Reader
