@@ -322,7 +322,7 @@ def test_progress_adds_up_to_the_whole(own):
     ut.audit(own, progress=progress, **LIGHT)
     assert sum(share for _, share in progress.seen) == pytest.approx(1.0)
     assert {label.partition(",")[0] for label, _ in progress.seen} == {"passes", "composites"}
-    assert progress.words.startswith("about ")
+    assert progress.words.startswith("This takes about ")
     assert "of memory for features: " in progress.words
     assert progress.closed
 

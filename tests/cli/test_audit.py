@@ -159,15 +159,14 @@ def test_a_bar_for_the_whole_on_a_terminal(monkeypatch, run, tmp_path):
     from rich.console import Console
 
     from undertow.cli import progress
-    from undertow.cli.watchers import AuditWatcher
 
     screen = Console(force_terminal=True, width=90, file=(tmp_path / "screen").open("w"))
     monkeypatch.setattr(progress, "console", lambda: screen)
     bar = progress.ProgressBar()
-    ut.audit(ut.open_run(run), out=tmp_path / "out", lenses="richness", watch=AuditWatcher(bar))
+    ut.audit(ut.open_run(run), out=tmp_path / "out", lenses="richness", progress=bar)
     screen.file.close()
     assert bar.done == pytest.approx(1.0)
-    assert "reading" in (tmp_path / "screen").read_text()
+    assert "passes, epoch" in (tmp_path / "screen").read_text()
 
 
 def test_good_and_bad_news_differ_by_sign_word_and_colour(capsys, run):
