@@ -8,9 +8,11 @@ import numpy as np
 
 from undertow.auditing.answers_lens import AnswersResult
 from undertow.auditing.composites_lens import CompositesResult, CutResult, Swap
+from undertow.auditing.labels_lens import LabelsResult
 from undertow.auditing.latent_lens import LatentResult
 from undertow.auditing.repairs_lens import RepairFound, RepairsResult
 from undertow.auditing.richness_lens import RichnessAt, RichnessResult
+from undertow.labels.rate import RateAnswer
 from undertow.latent.grid import ProbeGrid
 from undertow.latent.probes_gauge import Judged, ProbeCell, ProbesAt
 from undertow.repairing.gate import Judgement
@@ -86,9 +88,16 @@ def latent(*probes: Probed) -> LatentResult:
 
 
 def richness(value: float, low: float | None, high: float | None, kept: float) -> RichnessResult:
-    plain = Measured(1.0)
-    found = HeadRichness(Measured(value, low, high), plain, plain, initial_kernel_alignment=Measured(kept))
+    one = Measured(1.0)
+    found = HeadRichness(
+        500, 8, 3, Measured(value, low, high), one, one, one, initial_kernel_alignment=Measured(kept)
+    )
     return RichnessResult({LAST: RichnessAt("head", 500, found)}, {})
+
+
+def wrong(value: float | None, low: float, high: float, reason: str = "why") -> LabelsResult:
+    """The share of wrong labels, or only what is possible."""
+    return LabelsResult(LAST, RateAnswer(value, low, high, value is not None, reason), 100, SAMPLES)
 
 
 def window(cut: str, value: int, low: int, high: int) -> CutResult:

@@ -13,7 +13,7 @@ SOURCE = Path(undertow.__file__).parent
 ROOMS = ("auditing", "report", "labels", "repairing")
 TEXT = r"(?:\.(?:note|sentence|headline)|\[[\"'](?:note|sentence|headline)[\"']\])"
 """A field that holds text, as an attribute or a column."""
-METHODS = "startswith|endswith|removeprefix|removesuffix|partition|rpartition|split|rsplit|find|index|match|contains|extract"
+METHODS = "startswith|endswith|removeprefix|removesuffix|partition|rpartition|split|rsplit|find|match|contains|extract"
 READS = re.compile(
     rf"{TEXT}(?:\.str)?\.(?:{METHODS})\(|[\"'][^\"'\n]*[\"'] in \w+(?:\.\w+)*{TEXT}|\bre\.\w+\([^\n]*{TEXT}"
 )

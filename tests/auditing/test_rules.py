@@ -18,7 +18,7 @@ import undertow as ut
 from undertow.auditing import Audit, Context, Evidence, judge, make_audit
 from undertow.auditing.finding import MEANINGS, RULES
 
-from .made import composites, latent, probe, repairs, richness, story, swap, window
+from .made import composites, latent, probe, repairs, richness, story, swap, window, wrong
 
 TOPICS = [
     "training", "memorising", "knowledge", "repair", "richness", "window", "place", "noise", "checkpoint"
@@ -293,24 +293,30 @@ def test_window(spans, answer):
     )
 
 
-def test_noise_from_probes_is_that_of_the_formula():
-    """A probe that is right in 95 % agrees with .95 (1 - q) + .05 q / 9 of labels of which q are wrong."""
-    q, n = 0.36, 10**6
-    agreed = 0.95 * (1 - q) + 0.05 * q / 9
-    seen = Evidence(CONTEXT, BASE, latent=latent(probe(0.95, train=agreed, n=n)))
-    number, how = seen.noise()
-    assert how == "estimated"
-    assert number.value == pytest.approx(q, abs=1e-6)
-    assert number.low < q < number.high
-    assert said(seen, "noise")[0] == "yes"
+@pytest.mark.parametrize(
+    ("found", "answer", "words"),
+    [
+        (wrong(0.36, 0.3, 0.4), "yes", "About 36.0 % (30.0 to 40.0) of the training labels are wrong."),
+        (wrong(0.03, 0.021, 0.06), "yes", "About 3.0 %"),
+        (wrong(0.03, 0.019, 0.051), "cannot tell", "About 3.0 %"),
+        (wrong(0.01, 0.0, 0.049), "no", "About 1.0 %"),
+        (wrong(None, 0.1, 0.4), "cannot tell", "We cannot tell: between 10.0 % and 40.0 % of the labels are"),
+        (wrong(None, 0.0, 0.04), "no", "We cannot tell: between 0.0 % and 4.0 %"),
+        (None, "cannot tell", "We cannot tell here how many labels are wrong."),
+    ],
+)  # fmt: skip
+def test_noise(found, answer, words):
+    seen = Evidence(CONTEXT, BASE, wrong=found)
+    told = said(seen, "noise")
+    assert told[0] == answer
+    assert told[1].startswith(words)
+    known = found is not None and found.rate.value is not None
+    assert ("noise" in seen.measures()) == known, "what is only possible is no number for a gate"
 
 
-def test_noise_in_all_labels_has_an_upper_end_only():
-    scores = story((0, 0.1, 0.1), (10, 0.5, 0.9), labels="given")
-    seen = Evidence(replace(CONTEXT, labels="noisy"), scores, latent=latent(probe(0.6, labels="given")))
-    answer, sentence = said(seen, "noise")
-    assert answer == "cannot tell"
-    assert sentence.startswith("At most about")
+def test_noise_that_is_known_is_not_estimated():
+    seen = Evidence(replace(CONTEXT, wrong_labels=(38, 150)), BASE, wrong=wrong(0.9, 0.8, 1.0))
+    assert said(seen, "noise") == ("yes", "25.3 % of the 150 training labels are wrong (measured).")
 
 
 def test_repair_is_told_with_both_places():

@@ -97,6 +97,31 @@ def test_the_gate(capsys, run):
     assert call(capsys, *quick, "--fail-if", "accuracy > 2", "--fail-if", "d_lr > 5")[0] == 0
 
 
+LENS = """
+from undertow.rows import Row
+
+class Found:
+    def rows(self):
+        return [Row("own", "loudness", 4, "output", 11.0)]
+
+def look(session):
+    return Found()
+"""
+
+
+def test_a_lens_of_ones_own_has_rows_and_a_gate(capsys, run, tmp_path, monkeypatch):
+    (tmp_path / "lens_of_audit.py").write_text(LENS)
+    monkeypatch.syspath_prepend(tmp_path)
+    where = ["audit", run, "--out", tmp_path / "out", "--lenses", "lens_of_audit:look"]
+    code, _, err = call(capsys, *where, "--fail-if", "loudness > 10")
+    assert code == 3
+    assert err == "undertow: failed: loudness > 10 (it is 11)\n"
+    assert "own" in set(pd.read_parquet(tmp_path / "out" / "audit.parquet")["lens"])
+    code, _, err = call(capsys, *where, "--no-report", "--fail-if", "loudnes > 10")
+    assert code == 1, "a gate that cannot look must not pass"
+    assert "loudnes" in err
+
+
 def test_a_quick_gate_leaves_a_full_audit_alone(capsys, run):
     call(capsys, "audit", run)
     full = {name: (run / name).read_bytes() for name in ("audit.json", "audit.parquet", "report.html")}
@@ -157,17 +182,16 @@ def test_anyones_folder_with_a_factory(capsys, run, tmp_path, monkeypatch):
 def test_a_bar_for_the_whole_on_a_terminal(monkeypatch, run, tmp_path):
     """One bar that ends where it should, whatever the stages are called."""
     from rich.console import Console
-    from undertow.cli.watchers import AuditWatcher
 
     from undertow.cli import progress
 
     screen = Console(force_terminal=True, width=90, file=(tmp_path / "screen").open("w"))
     monkeypatch.setattr(progress, "console", lambda: screen)
     bar = progress.ProgressBar()
-    ut.audit(ut.open_run(run), out=tmp_path / "out", lenses="richness", watch=AuditWatcher(bar))
+    ut.audit(ut.open_run(run), out=tmp_path / "out", lenses="richness", progress=bar)
     screen.file.close()
     assert bar.done == pytest.approx(1.0)
-    assert "reading" in (tmp_path / "screen").read_text()
+    assert "passes, epoch" in (tmp_path / "screen").read_text()
 
 
 def test_good_and_bad_news_differ_by_sign_word_and_colour(capsys, run):

@@ -18,7 +18,8 @@ from scipy.stats import binomtest
 import undertow as ut
 from undertow.errors import BadData, BadValue, UnknownName
 from undertow.latent import KNN, LDA, MASC, VeLPIC
-from undertow.latent.grid import GridConfig, probe_grid
+from undertow.latent.grid import probe_grid
+from undertow.latent.settings import GridConfig
 from undertow.rows import COLUMNS
 from undertow.session import Session
 from undertow.session.session import FRESH

@@ -52,10 +52,11 @@ def test_composites_need_held_out_samples_only(opened):
         assert min(counts(at, FIRST_TEST, TEST)) > 1, at
 
 
-def test_a_repair_after_an_audit_costs_no_pass_over_training_samples(opened):
+def test_labels_and_repair_after_an_audit_cost_no_pass_over_training_samples(opened):
     session = opened()
     ut.audit(session)
     before = Counted.seen.copy()
+    found = ut.label_errors(session)
     fixed, best = ut.repair(session), ut.repair(session, layer="best")
     more = {key: n - before[key] for key, n in Counted.seen.items() if n > before[key]}
     assert all(number < TRIED or number >= FIRST_TEST for _, number in more), (
@@ -67,6 +68,8 @@ def test_a_repair_after_an_audit_costs_no_pass_over_training_samples(opened):
         (alone.before, alone.after, alone.judgement.low)
     )
     assert best.judgement.count == TEST // 2
+    apart = ut.label_errors(opened("apart"))
+    pd.testing.assert_frame_equal(found.table, apart.table)
 
 
 def test_a_grid_after_an_audit_costs_nothing(opened):

@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pandas as pd
 import pytest
 import torch
 
 import undertow as ut
-from undertow.auditing import parse_condition
+from undertow.auditing import AuditConfig, parse_condition
 from undertow.errors import BadData, BadValue, UnknownName
-from undertow.session import Gauge, Session, Sight
+from undertow.labels.settings import LabelConfig
+from undertow.latent.settings import GridConfig
+from undertow.repairing.settings import RepairConfig
+from undertow.session import Gauge, Session, SessionConfig, Sight
 from undertow.session.reader import ENTERING
 
 from .nets import EPOCHS, TEST, TRAIN, Counted, held_samples, train_samples
@@ -206,6 +209,12 @@ def test_unknown_settings_are_answered_before_anything_is_run(opened, settings, 
     with pytest.raises(error, match=words):
         opened(**settings)
     assert not Counted.seen
+
+
+@pytest.mark.parametrize("kind", [SessionConfig, AuditConfig, GridConfig, RepairConfig, LabelConfig])
+def test_types_of_settings_can_be_read_in_any_module(kind):
+    """Fails if a verb's settings name types that only the module of the shared ones knows: commands ask for them."""
+    assert {own.name for own in fields(kind)} <= get_type_hints(kind.__init__).keys()
 
 
 def test_progress_given_with_a_session_is_told(opened):

@@ -259,7 +259,8 @@ class Auditor:
             # A new checkpoint makes composites with all others, in both orders.
             pairs = cuts * (matrix**2 - max(0, matrix - len(new)) ** 2)
         self.estimate = estimate(session, self.config, self.layers, Work(len(new), pairs))
-        session.progress.plan(str(self.estimate), len(session.checkpoints))
+        words = f"This takes {self.estimate}." if self.estimate.seconds else "All of it was computed before."
+        session.progress.plan(words, len(session.checkpoints))
 
     def _pair(self, at: int, share: float) -> None:
         self._step("composites", at, share)

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from undertow.auditing.settings import AuditConfig
+from undertow.auditing.settings import LENSES, AuditConfig
 from undertow.cli.flags import FLAGS
 from undertow.cli.given_run import Theirs, load_given, open_given
 from undertow.cli.progress import ProgressBar
@@ -60,7 +60,8 @@ def audit(
     from undertow.auditing.audit_run import audit as work
     from undertow.auditing.measures import parse_condition
 
-    conditions = [parse_condition(text) for text in fail_if or ()]
+    own = any(one not in LENSES for one in config.lenses)
+    conditions = [parse_condition(text, own=own) for text in fail_if or ()]
     opened = open_given(run, theirs)
     given = load_given(opened, theirs.data, config.scaling)
     found = work(opened, given, config=config, out=out, progress=ProgressBar(quiet=json))

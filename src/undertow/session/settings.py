@@ -6,9 +6,9 @@
 
 `labels` says what the held-out labels are: clean, noisy (drawn with the same mistakes as those of training), or none
 (whatever labels the data has are not looked at).
-"""
 
-from __future__ import annotations
+Annotations here are types, not text: commands read them through the settings of each verb, in other modules.
+"""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields

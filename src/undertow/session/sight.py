@@ -175,7 +175,7 @@ def _broken_by_data(head: Head | None) -> Generator[None]:
 
 
 def pack(sizes: Mapping[str, int], room: int) -> list[tuple[str, ...]]:
-    """Names in groups of at most `room` in all, each in the first that takes it; what fits none is left out."""
+    """Names in groups of `room` at most, each in the first that has place for it; what fits none is left out."""
     groups: list[list[str]] = []
     for name, size in sizes.items():
         if size <= room:
