@@ -11,6 +11,7 @@ passes, fits, pairs of checkpoints. Fits grow with the samples, which overstates
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -128,7 +129,8 @@ def _timed(work: Callable[[], object]) -> float:
     """Seconds of one call; what cannot be done here is told where it is wanted, not in an estimate."""
     began = time.perf_counter()
     try:
-        work()
+        with warnings.catch_warnings(action="ignore"):  # a batch is small, the samples may be enough
+            work()
     except (UndertowError, RuntimeError):
         return 0.0
     return time.perf_counter() - began

@@ -18,6 +18,7 @@ from undertow.training.facts import RunFacts
 
 if TYPE_CHECKING:
     from undertow.labels.findings import LabelErrors
+    from undertow.session.session import Session
 
 DEMO = TrainConfig(model="mlp:256-256-256", data="digits", noise="0.4", epochs=60)
 """1,297 handwritten digits of 8×8 pixels; two in five labels are random."""
