@@ -126,7 +126,7 @@ def test_report_writes_one_page(capsys, tmp_path):
 def test_a_folder_without_studies_is_refused_with_a_way_on(capsys, tmp_path):
     assert main(["study", "report", str(tmp_path)]) == 1
     error = capsys.readouterr().err
-    assert "got no study.json in it" in error
+    assert "holds no study" in error
     assert "undertow study run NAME --out" in error
     assert main(["study", "report", str(tmp_path / "nowhere")]) == 1
-    assert "no such folder" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err

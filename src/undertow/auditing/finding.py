@@ -18,12 +18,6 @@ Meaning = Literal["good", "bad", "unknown"]
 Numbers = dict[str, float | str | None]
 
 SHORT: dict[Answer, str] = {"yes": "yes", "no": "no", "cannot tell": "?"}
-PROBES = {
-    "masc": "MASC", "velpic": "VeLPIC", "logistic": "logistic regression", "mean": "nearest mean", "knn": "k-NN",
-    "lda": "LDA", "qda": "QDA",
-}  # fmt: skip
-"""How people write a probe's name."""
-
 RULES: dict[str, str] = {
     "training": (
         "Is there a trained model at all? No: NaN (broken); one answer for all samples (collapsed); or under-trained: "
@@ -113,11 +107,6 @@ def at_words(seen: Evidence, number: int) -> str:
 def share_words(share: Sure) -> str:
     """69.2 % (64.8 to 72.9)."""
     return f"{percent(share.value)} {within(share)}"
-
-
-def layer_words(name: str) -> str:
-    """A layer's name, after the word layer where it is a bare number."""
-    return f"layer {name}" if name[:1].isdigit() else name
 
 
 def listed(names: Sequence[str], between: str = "and") -> str:

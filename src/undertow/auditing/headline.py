@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from undertow.auditing.evidence import Evidence
-from undertow.auditing.finding import PROBES, Finding, layer_words
+from undertow.auditing.finding import Finding
 from undertow.auditing.memorising import began
 from undertow.shares import percent
+from undertow.words import PROBES, layer_name
 
 
 def headline_of(seen: Evidence, findings: Sequence[Finding]) -> str:
@@ -44,10 +45,10 @@ def _left(seen: Evidence, by_topic: dict[str, Finding]) -> str:
     gains = {kind: (layer, one.gain or 0.0) for kind, (layer, one) in seen.repaired().items()}
     if by_topic["repair"].answer != "yes" or not gains:
         probe = PROBES.get(found.probe, found.probe)
-        return f"{layer_words(found.layer)} still knows {percent(found.probed.value)} ({probe})."
+        return f"{layer_name(found.layer)} still knows {percent(found.probed.value)} ({probe})."
     kind = max(gains, key=lambda one: gains[one][1])
     layer, gain = gains[kind]
-    where = "its head" if kind == "head" else f"a new head on {layer_words(layer)}"
+    where = "its head" if kind == "head" else f"a new head on {layer_name(layer)}"
     return f"Repair gives {100 * gain:.1f} points back: VeLPIC in {where}."
 
 

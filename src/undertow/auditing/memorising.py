@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from undertow.auditing.composites_lens import Swap
 from undertow.auditing.evidence import Evidence
-from undertow.auditing.finding import Answer, Finding, Numbers, at_words, layer_words, share_words
+from undertow.auditing.finding import Answer, Finding, Numbers, at_words, share_words
 from undertow.auditing.swaps import part_words, swap_words
 from undertow.shares import Share, Sure, percent, points, within
 from undertow.temporal.swap import AFTER_LAST
+from undertow.words import layer_name
 
 REPEATED = 0.2
 POINT = 0.01
@@ -146,6 +147,6 @@ def _placed(memorises: Answer, swap: Swap, words: str, numbers: Numbers) -> Find
 
 
 def _short(swap: Swap) -> str:
-    last = layer_words(swap.profile.cuts[-1].cut)
+    last = layer_name(swap.profile.cuts[-1].cut)
     names = swap.profile.entered
-    return ", ".join(f"after {last}" if name == AFTER_LAST else layer_words(name) for name in names)
+    return ", ".join(f"after {last}" if name == AFTER_LAST else layer_name(name) for name in names)

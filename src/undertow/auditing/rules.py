@@ -7,19 +7,11 @@ from __future__ import annotations
 
 from undertow.auditing.composites_lens import UNDERSTOOD
 from undertow.auditing.evidence import Evidence
-from undertow.auditing.finding import (
-    PROBES,
-    RULES,
-    Answer,
-    Finding,
-    Numbers,
-    at_words,
-    layer_words,
-    share_words,
-)
+from undertow.auditing.finding import RULES, Answer, Finding, Numbers, at_words, share_words
 from undertow.auditing.memorising import POINT, memorising, place
 from undertow.repairing.gate import Judgement
 from undertow.shares import Sure, difference, percent, points, within
+from undertow.words import PROBES, layer_name
 
 __all__ = ["RULES", "Answer", "Finding", "judge"]
 
@@ -123,7 +115,7 @@ def _knowledge(seen: Evidence) -> Finding:
         "gap": found.gap.value, "low": found.gap.low, "high": found.gap.high, "layer": found.layer,
         "probe": found.probe, "tries": found.tries,
     }  # fmt: skip
-    layer = layer_words(found.layer)
+    layer = layer_name(found.layer)
     reads = f"{PROBES.get(found.probe, found.probe)} reads {percent(found.probed.value)} at {layer}"
     if found.gap.low > 0:
         text = (
@@ -156,7 +148,7 @@ def _repair(seen: Evidence) -> Finding:
 
 
 def _gain(kind: str, layer: str, one: Judgement) -> str:
-    what = "writing VeLPIC into the head" if kind == "head" else f"a new head on {layer_words(layer)}"
+    what = "writing VeLPIC into the head" if kind == "head" else f"a new head on {layer_name(layer)}"
     ends = f"({100 * (one.low or 0.0):+.1f} to {100 * (one.high or 0.0):+.1f})"
     return f"{what} gives {100 * (one.gain or 0.0):+.1f} points {ends}"
 
@@ -204,7 +196,7 @@ def _window(seen: Evidence) -> Finding:
     answer: Answer = "yes" if surely else "no" if found[worst][2] < half else "cannot tell"
     leads: dict[Answer, str] = {
         "yes": "The last deep layers still understand features from half the training ago.",
-        "no": f"The last deep layers no longer understand {layer_words(worst)} from half the training ago.",
+        "no": f"The last deep layers no longer understand {layer_name(worst)} from half the training ago.",
         "cannot tell": "Cannot tell whether the last deep layers understand features from half the training ago.",
     }
     return Finding("window", f"{leads[answer]} {_reach(seen, found)}", answer, numbers)
@@ -214,7 +206,7 @@ def _reach(seen: Evidence, found: dict[str, tuple[float, float, float, bool]]) -
     """How old shallow layers may be, cut by cut."""
     unit = seen.context.unit
     ages = [
-        f"{layer_words(cut)} {'back to the first checkpoint' if is_open else f'up to {value:.0f} {unit}s back'}"
+        f"{layer_name(cut)} {'back to the first checkpoint' if is_open else f'up to {value:.0f} {unit}s back'}"
         for cut, (value, _, _, is_open) in found.items()
     ]
     return f"More than {100 * UNDERSTOOD:.0f} % of the answers stay the same with {', '.join(ages)}."

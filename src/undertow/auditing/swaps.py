@@ -13,16 +13,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from undertow.auditing.composites_lens import Swap
-from undertow.auditing.finding import layer_words, listed
+from undertow.auditing.finding import listed
 from undertow.shares import percent
 from undertow.temporal.swap import AFTER_LAST, SwapProfile
+from undertow.words import layer_name
 
 
 def part_words(profile: SwapProfile, names: Sequence[str], between: str = "and") -> str:
     """Parts by name: layer2 and what comes after layer3."""
-    last = layer_words(profile.cuts[-1].cut)
+    last = layer_name(profile.cuts[-1].cut)
     return listed(
-        [f"what comes after {last}" if name == AFTER_LAST else layer_words(name) for name in names], between
+        [f"what comes after {last}" if name == AFTER_LAST else layer_name(name) for name in names], between
     )
 
 
@@ -38,7 +39,7 @@ def swap_words(swap: Swap, unit: str) -> str:
         case "not clearly worse":
             return f"{last.capitalize()} is not clearly worse than {first}: {scores}."
         case "misfit":
-            where = listed([layer_words(cut) for cut in own.misfits])
+            where = listed([layer_name(cut) for cut in own.misfits])
             return (
                 f"At {where}, layers of {first} and {last} no longer fit together. Take an early checkpoint nearer to "
                 "the late one."

@@ -27,6 +27,8 @@ FAILED = 3
 """The exit code where a condition of --fail-if holds."""
 PANEL = 110
 """Columns of the verdict at most: longer lines are hard to read."""
+ANSWER = 20
+"""Columns of its answers at most: names of layers can be long."""
 
 
 def audit(
@@ -99,8 +101,8 @@ def _kept(found: Audit, *, report: bool, csv: Path | None) -> list[Path]:
 def panel(found: Audit) -> Panel:
     """The verdict as a panel: the headline, then a line for each topic."""
     lines = Table.grid(padding=(0, 2, 0, 0))
-    for column in ("topic", "answer", "sentence"):
-        lines.add_column(column, overflow="fold")
+    for column, most in (("topic", None), ("answer", ANSWER), ("sentence", None)):
+        lines.add_column(column, overflow="fold", max_width=most)
     for one in facts_of(found)["verdict"]:
         lines.add_row(Text(one["topic"], style="cyan"), answer_text(one), Text(one["sentence"]))
     notes = [Text(f"Note: {note}", style="dim") for note in found.about["settings"]["notes"]]

@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, percent, table
@@ -15,6 +15,9 @@ from undertow.cli.training_watcher import TrainingWatcher
 from undertow.errors import RunProblem
 from undertow.training.config import TrainConfig
 from undertow.training.facts import RunFacts
+
+if TYPE_CHECKING:
+    from undertow.labels.findings import LabelErrors
 
 DEMO = TrainConfig(model="mlp:256-256-256", data="digits", noise="0.4", epochs=60)
 """1,297 handwritten digits of 8×8 pixels; two in five labels are random."""
@@ -28,8 +31,6 @@ def demo(*, out: Path = Path("demo")) -> None:
     """
     from undertow.auditing.audit_run import audit
     from undertow.cli.audit import panel
-    from undertow.labels.search import label_errors
-    from undertow.labels.suspects import write_suspects
     from undertow.report.page import write_report
     from undertow.session.session import Session
     from undertow.training.loop import train
@@ -48,9 +49,7 @@ def demo(*, out: Path = Path("demo")) -> None:
     session = Session(run, progress=ProgressBar())
     found = audit(session)
     screen.print(panel(found), soft_wrap=False)
-    labels = label_errors(session)
-    write_suspects(labels, session.samples.split("train").x, run.path)
-    screen.print(f"{labels} The page shows the most suspicious ones.\n", markup=False)
+    screen.print(f"{_suspected(session)} The page shows the most suspicious ones.\n", markup=False)
     page = write_report([run.path], out / "report.html")
     screen.print(
         f"That took {time.monotonic() - began:.0f} s. Open {page} in a browser.\n"
@@ -58,6 +57,16 @@ def demo(*, out: Path = Path("demo")) -> None:
         f"      {called()} labels {run.path} --clean drop --cleaned cleaned.parquet",
         markup=False,
     )
+
+
+def _suspected(session: Session) -> LabelErrors:
+    """The labels that look wrong, kept for the page; the audit's passes serve this search too."""
+    from undertow.labels.search import label_errors
+    from undertow.labels.suspects import write_suspects
+
+    found = label_errors(session)
+    write_suspects(found, session.samples.split("train").x, session.run.path)
+    return found
 
 
 def called() -> str:

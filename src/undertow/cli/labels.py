@@ -54,14 +54,13 @@ def labels(
         json: Print one JSON object.
     """
     _check(top, clean, cleaned, pred_probs)
-    from undertow.data.samples import DataSet
     from undertow.labels.choice import choose_checkpoint
     from undertow.labels.search import label_errors, search_config
     from undertow.labels.suspects import cleaned_labels, write_suspects, write_table
     from undertow.session.session import Session
 
     opened = open_given(run, theirs)
-    samples: DataSet = load_given(opened, theirs.data, config.scaling) or opened.data()
+    samples = load_given(opened, theirs.data, config.scaling) or opened.data()
     screen = console()
     if samples.note and not json:
         screen.print(f"Note: {samples.note}", markup=False)
@@ -70,22 +69,14 @@ def labels(
     written = write_suspects(found, samples.train.x, opened.path)
     if out is not None:
         write_table(found, out)
-        written.append(out)
     if cleaned is not None:
         cleaned_labels(found, opened, clean or "relabel", above=above).write(cleaned)
-        written.append(cleaned)
     if pred_probs is not None:
-        written.append(_write_array(found, pred_probs))
+        _write_array(found, pred_probs)
+    written += [path for path in (out, cleaned, pred_probs) if path is not None]
     choice = choose_checkpoint(session, errors=found, config=config) if choose else None
     if json:
-        print_json(
-            {
-                **facts_of(found, top),
-                "checkpoint": choice and choice.epoch,
-                "graft": choice and dict(zip(("checkpoint", "layer"), choice.graft, strict=True)),
-                "written": list(map(str, written)),
-            }
-        )
+        print_json({**facts_of(found, choice, top), "written": list(map(str, written))})
     else:
         _tell(screen, found, choice, top, opened, written)
 
@@ -101,23 +92,24 @@ def _check(top: int, clean: CleanWay | None, cleaned: Path | None, pred_probs: P
             raise BadValue(f"labels {flag}", f"a {ending} file", str(path))
 
 
-def _write_array(found: LabelErrors, path: Path) -> Path:
+def _write_array(found: LabelErrors, path: Path) -> None:
     import numpy as np
 
     from undertow.files import aside
 
     with aside(path) as part, part.open("wb") as stream:
         np.save(stream, found.pred_probs)
-    return path
 
 
-def facts_of(found: LabelErrors, top: int) -> dict[str, Any]:
+def facts_of(found: LabelErrors, choice: Choice | None, top: int) -> dict[str, Any]:
     """What was found, in plain values."""
     rate = found.rate
     return {
         "samples": len(found.given), "rate": rate.value, "rate_low": rate.low, "rate_high": rate.high,
         "rate_reason": rate.reason, "flagged": int(found.flagged.sum()), "noise_matrix": found.noise_matrix.tolist(),
         "suspects": found.suspects(top).to_dict("records"), "notes": list(found.notes),
+        "checkpoint": choice and choice.epoch,
+        "graft": choice and dict(zip(("checkpoint", "layer"), choice.graft, strict=True)),
     }  # fmt: skip
 
 

@@ -54,20 +54,22 @@ def probe(
         for row in rows:
             print_json(row)
         return
-    screen = console()
+    names = given.classes if given else (opened.facts.data or {}).get("classes", ())
     last = _last_scores(rows)
-    facts = given.classes if given else (opened.facts.data or {}).get("classes", ())
-    classes = max(2, len(facts))
+    _tell(last, max(2, len(names)))
+    kept = f"{thousands(len(rows))} rows in {opened.path / 'probes.parquet'}"
+    console().print(f"{best_sentence(last)}\n{kept}", markup=False)
+
+
+def _tell(last: list[dict[str, Any]], classes: int) -> None:
+    """A table for each kind of labels, and why layers are missing."""
+    screen = console()
     for fit, title in TITLES.items():
         if any(row["fit"] == fit and row["probe"] != "model" for row in last):
             shown = title.format(chance=percent(1 / classes, 0))
             screen.print(_scores_table([row for row in last if row["fit"] == fit], shown), "")
     for layer, note in dict.fromkeys((row["layer"], row["note"]) for row in last if not row["n"]):
         screen.print(f"{layer}: {note}.", markup=False)
-    screen.print(
-        f"{best_sentence(last)}\n{thousands(len(rows))} rows in {opened.path / 'probes.parquet'}",
-        markup=False,
-    )
 
 
 def best_sentence(last: list[dict[str, Any]]) -> str:

@@ -10,8 +10,8 @@ share on which voters disagree there, less a hundredth for what voters are wrong
 
 Above: if in each place the right label is the commonest one, the best possible guess from features is the true
 class, and no guesser disagrees with given labels less often than it: the disagreement of honest voters is a bound.
-Wrong labels that voters follow, because they are the commonest in their place, hide from it. If the share of wrong labels
-stays the same from the surest samples to the less sure, noise does not follow the input and few hide; if it
+Wrong labels that voters follow, because they are the commonest in their place, hide from it. If the share of wrong
+labels stays the same from the surest samples to the less sure, noise does not follow the input and few hide; if it
 rises, overlap and noise that follows the input look alike: then as many may hide as are seen, up to half of the labels
 that are agreed with, and unless the range is narrow still the answer is "cannot tell".
 """

@@ -56,7 +56,7 @@ def write_suspects(found: LabelErrors, x: Any, folder: Path, *, most: int = MOST
     return [folder / TABLE, folder / PICTURES]
 
 
-def cleaned_labels(found: LabelErrors, run: Run, way: CleanWay, *, above: float = 0.5) -> LabelsFile:
+def cleaned_labels(found: LabelErrors, run: Run, way: CleanWay, *, above: float | None = None) -> LabelsFile:
     """Labels to train on, with the numbers that the samples have in the training split as it is loaded."""
     table = found.clean(way, above=above)
     sample, label = (torch.from_numpy(table[name].to_numpy().copy()) for name in ("sample", "label"))
