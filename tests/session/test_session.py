@@ -166,8 +166,9 @@ def test_broken_checkpoints_are_left_out_and_remembered(run, tmp_path):
             recorder.save(model, at)
     broken = ut.open_run(tmp_path / "other", model=Counted)
     for _ in range(2):
-        session, gauge = Session(broken, test=held_samples()), Mean("layer1")
-        session.visit([gauge])
+        session, gauge, told = Session(broken, test=held_samples()), Mean("layer1"), list[int]()
+        session.visit([gauge], tell=told.append)
+        assert told == [0, 1], "a bar moves on over broken checkpoints too"
         assert session.broken == {1: "NaN or infinity in head.bias"}
         assert session.sound == (0,)
         assert session.example == 0

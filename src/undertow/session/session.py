@@ -244,9 +244,8 @@ class Session:
             tell: hears of each checkpoint that is done.
         """
         for at in self.checkpoints if checkpoints is None else checkpoints:
-            if self._is_broken(at):
-                continue
-            missing = [one for one in gauges if one.wanted_at(at) and not self._is_done(one, at)]
+            asked = [] if self._is_broken(at) else [one for one in gauges if one.wanted_at(at)]
+            missing = [one for one in asked if not self._is_done(one, at)]
             if missing:
                 try:
                     self._look(at, missing)
