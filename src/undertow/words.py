@@ -27,7 +27,7 @@ MEANINGS: dict[str, dict[str, Meaning]] = {
     "noise": {"yes": "bad", "no": "good"},
     "checkpoint": {"yes": "good", "no": "good"},
 }
-"""What an answer means where a finding does not say it; any other is unknown."""
+"""What an answer means to the user; what is not named is unknown: rich is no better than lazy."""
 
 
 @dataclass(frozen=True)

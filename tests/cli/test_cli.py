@@ -432,8 +432,8 @@ def test_looking_at_runs_loads_no_torch(capsys, tmp_path):
     ("command", "config"),
     [
         ("train", "undertow.training.config:TrainConfig"), ("audit", "undertow.auditing.settings:AuditConfig"),
-        ("probe", "undertow.latent.grid_config:GridConfig"), ("labels", "undertow.labels.search:LabelConfig"),
-        ("repair", "undertow.repairing.outcome:RepairConfig"),
+        ("probe", "undertow.latent.settings:GridConfig"), ("labels", "undertow.labels.settings:LabelConfig"),
+        ("repair", "undertow.repairing.settings:RepairConfig"),
     ],
 )  # fmt: skip
 def test_every_setting_is_a_flag(command, config):

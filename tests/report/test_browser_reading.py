@@ -73,7 +73,8 @@ def test_suspects_show_what_orders_them_and_the_truth(page, audited):
     tiles = page.locator(".suspect").all_inner_texts()
     for text, row in zip(tiles, stored.to_dict("records"), strict=True):
         assert f"wrong: {100 * row['score']:.1f}\u00a0%" in text
-        assert f"proposal: {100 * row['confidence']:.1f}\u00a0%" in text
+        shown = float(re.search(r"proposal: ([\d.]+)", text)[1])
+        assert shown == pytest.approx(100 * row["confidence"], abs=0.0501)  # stored in float32
         assert f"true: {row['true']}\u00a0{'✓' if row['true'] == row['proposed'] else '✗'}" in text
     assert page.locator(".truth.off").count() == int((stored["true"] != stored["proposed"]).sum())
 

@@ -26,7 +26,7 @@ def latent(layer, value, checkpoint=1, probe="masc", fit="given", split="test", 
 
 def test_every_probe_of_a_grid_has_a_name_for_people():
     """Fails if a probe's key is no longer that of its rows, as `nearest_mean` was not for `mean`."""
-    from undertow.latent.sources import PROBES as FITTED
+    from undertow.latent.layer import PROBES as FITTED
     from undertow.words import PROBES, probe_name
 
     assert set(FITTED) == set(PROBES)

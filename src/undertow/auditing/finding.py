@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from undertow.auditing.evidence import Evidence
 from undertow.shares import Sure, percent, within
+from undertow.words import MEANINGS, Meaning
 
 Answer = Literal["yes", "no", "cannot tell"]
-Meaning = Literal["good", "bad", "unknown"]
 Numbers = dict[str, float | str | None]
 
 SHORT: dict[Answer, str] = {"yes": "yes", "no": "no", "cannot tell": "?"}
@@ -52,19 +52,6 @@ RULES: dict[str, str] = {
 }
 """The rules by topic."""
 
-MEANINGS: dict[str, dict[Answer, Meaning]] = {
-    "training": {"yes": "good", "no": "bad"},
-    "memorising": {"yes": "bad", "no": "good"},
-    "knowledge": {"yes": "good"},
-    "repair": {"yes": "good"},
-    "richness": {},  # rich is no better than lazy: it depends on what one wants
-    "window": {"yes": "good"},
-    "place": {"yes": "bad", "no": "good"},
-    "noise": {"yes": "bad", "no": "good"},
-    "checkpoint": {"yes": "good"},
-}
-"""What an answer means for the user; what is not named is unknown."""
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -89,7 +76,7 @@ class Finding:
     @property
     def meaning(self) -> Meaning:
         """Whether this is good news, bad news, or neither is known."""
-        return MEANINGS[self.topic].get(self.answer, "unknown")
+        return MEANINGS.get(self.topic, {}).get(self.answer, "unknown")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -143,7 +143,7 @@ def probe_grid(
     session.check_fit()
     gauges = grid_gauges(session, chosen.layers, chosen.probes, chosen.fits)
     numbers = _with_fresh(session)
-    session.progress.plan(f"{len(gauges)} layers at {len(numbers)} checkpoints", len(numbers))
+    session.progress.plan(_plan_words(session, gauges, numbers), len(numbers))
     try:
         session.visit(
             [AnswersGauge(session.samples), *gauges], numbers,
@@ -151,10 +151,25 @@ def probe_grid(
         )  # fmt: skip
     finally:
         session.progress.close()
+    for one in gauges:
+        if one.name in session.refused:
+            raise session.refused[one.name]
     table = frame(read_grid(session, gauges, [at for at in numbers if at not in session.broken]).rows())
     with aside(session.out / TABLE) as part:
         table.to_parquet(part, index=False)
     return table
+
+
+def _plan_words(session: Session, gauges: Sequence[ProbesGauge], numbers: Sequence[int]) -> str:
+    """How many probes there are, how many of them are known, and how features are held."""
+    kept = [(one, session.value(one, at)) for at in numbers for one in gauges]
+    done = sum(
+        0 if found is None else sum(bool(cell.judged) for cell in one.asked(found).cells)
+        for one, found in kept
+    )
+    there = f", {done:,} of them there already" if done else ""
+    whole = len(numbers) * sum(one.cells for one in gauges)
+    return f"{whole:,} probes to fit{there}.\n  {session.memory_words([one.layer for one in gauges])}"
 
 
 def _with_fresh(session: Session) -> list[int]:

@@ -119,6 +119,11 @@ class ProbesGauge(Gauge[ProbesAt]):
         """Whether every cell has numbers; a reason why there are none is tried again."""
         return not self._missing(kept)
 
+    @property
+    def cells(self) -> int:
+        """How many probes it fits at a checkpoint."""
+        return len(self.probes) * len(self._labels)
+
     def asked(self, kept: ProbesAt) -> ProbesAt:
         """The cells that this gauge asks for, in its order."""
         places = [(name, fit) for name in self.probes for fit in self._labels]

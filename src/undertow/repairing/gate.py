@@ -17,7 +17,7 @@ because a replaced label agrees with any answer once in C times. The accuracy is
 the difference of two models shrinks by 1 - p: its sign needs no p, and without p the measured difference is
 a bound from below on the size of the true one. This holds for labels that neither model has learned; it does
 not hold where noise depends on the input or on the class, nor for samples that the model was trained on,
-whose noise it has learned by heart.
+whose noise it has memorised.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 
 The probe learns from the training samples with the labels that the model was trained on: no clean label is
 needed for that. Whether to take it is another question, and training samples cannot answer it: the model
-has learned their labels by heart. So held-out samples are wanted, clean or noisy (`test_noise`);
+has memorised their labels. So held-out samples are wanted, clean or noisy (`test_noise`);
 without them the answer is "cannot tell" and the model stays as it is, unless `gate=False`.
 """
 
@@ -48,8 +48,8 @@ from undertow.training.seeds import stream
 TRIED = 16
 """Held-out samples on which a repaired model is run to see that it answers as its probe did."""
 NO_EVIDENCE = (
-    "cannot tell: no sample here is one that the model was not trained on, and of the others it may have learned "
-    "the labels by heart. Give test=..., clean or noisy, or gate=False to repair in any case"
+    "cannot tell: no sample here is one that the model was not trained on, and of the others it may have memorised "
+    "the labels. Give test=..., clean or noisy, or gate=False to repair in any case"
 )
 
 

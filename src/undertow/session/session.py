@@ -36,8 +36,9 @@ from undertow.session.progress import NoProgress, Progress
 from undertow.session.reader import Reader
 from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
 from undertow.session.settings import SessionConfig
-from undertow.session.sight import Broken, Sight, first_bad_tensor
+from undertow.session.sight import Broken, Sight, first_bad_tensor, pack
 from undertow.session.splits import Split
+from undertow.sizes import parse_size, show_size
 from undertow.training.foreign import load_weights, read_weights
 from undertow.training.objective import Objective
 from undertow.training.prepare import find_device
@@ -93,7 +94,7 @@ class Session:
         self.cache = Cache(self.out / FOLDER)
         self.progress = progress or NoProgress()
         self.broken: dict[int, str] = {}
-        self.refused: dict[str, str] = {}
+        self.refused: dict[str, BadData | BadValue] = {}
         self.passed: Counter[tuple[int, str]] = Counter()
         self._marks: dict[int, str] = {}
         self._widths: dict[str, int] = {}
@@ -264,6 +265,19 @@ class Session:
             and any(one.wanted_at(at) and not self._is_done(one, at) for one in gauges)
         ]
 
+    def memory_words(self, layers: Sequence[str]) -> str:
+        """How the features of layers on both splits are held, in words."""
+        count, widths = sum(map(len, self.splits())), self.widths(layers)
+        sizes = {name: count * width * 4 for name, width in widths.items()}
+        rounds = pack(sizes, parse_size(self.config.memory) // 3)
+        held = [name for one in rounds for name in one]
+        words = [f"{name}: too wide to be held, batch by batch" for name in sizes if name not in held]
+        if held:
+            often = "one pass" if len(rounds) == 1 else f"{len(rounds)} passes"
+            total = show_size(sum(sizes[name] for name in held))
+            words.insert(0, f"{', '.join(held)}: {total} of features held in memory, in {often}")
+        return "; ".join(words)
+
     def value(self, gauge: Gauge[T], at: int) -> T | None:
         """What a gauge found at a checkpoint; None where the checkpoint is broken or the gauge refused."""
         return self._kept(gauge, at)
@@ -280,13 +294,13 @@ class Session:
             missing = [one for one in missing if one not in ready]
             for one in ready:
                 self._measure(one, sight)
-        self.refused |= {one.name: APART for one in missing}
+        self.refused |= {one.name: BadData(APART) for one in missing}
 
     def _measure(self, gauge: Gauge[Any], sight: Sight) -> None:
         try:
             value = gauge.measure(sight, self._kept(gauge, sight.at))
         except (BadData, BadValue) as reason:
-            self.refused[gauge.name] = str(reason)
+            self.refused[gauge.name] = reason
             return
         self.keep(gauge, sight.at, value)
 
