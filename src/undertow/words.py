@@ -23,7 +23,9 @@ MEANINGS: dict[str, dict[str, Meaning]] = {
     "memorising": {"yes": "bad", "no": "good"},
     "knowledge": {"yes": "good"},
     "repair": {"yes": "good"},
+    "richness": {},
     "window": {"yes": "good"},
+    "place": {},
     "noise": {"yes": "bad", "no": "good"},
     "checkpoint": {"yes": "good", "no": "good"},
 }
