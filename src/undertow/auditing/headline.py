@@ -46,10 +46,7 @@ def _left(seen: Evidence, by_topic: dict[str, Finding]) -> str:
     if by_topic["repair"].answer != "yes" or not gains:
         probe = PROBES.get(found.probe, found.probe)
         return f"{layer_name(found.layer)} still knows {percent(found.probed.value)} ({probe})."
-    kind = max(gains, key=lambda one: gains[one][1])
-    layer, gain = gains[kind]
-    where = "its head" if kind == "head" else f"a new head on {layer_name(layer)}"
-    return f"Repair gives {100 * gain:.1f} points back: VeLPIC in {where}."
+    return f"Repair gives {100 * max(gain for _, gain in gains.values()):.1f} points back."
 
 
 def _features(finding: Finding) -> str:

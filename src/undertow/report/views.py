@@ -98,6 +98,7 @@ def repairs(saved: Saved) -> list[dict[str, Any]]:
                 "layer": _text(layer), "probe": _text(probe), "name": probe_name(_text(probe)),
                 "checkpoint": float(own["checkpoint"].iloc[-1]),
                 "before": float(value["accuracy_before"]), "after": float(value["accuracy_after"]),
+                "count": int(at["n"]["accuracy_after"]),
                 "low": float(gain["low"]) if gain is not None else None,
                 "high": float(gain["high"]) if gain is not None else None,
             }
