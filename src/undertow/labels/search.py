@@ -164,15 +164,15 @@ class LabelSearch:
 
     def _judged(self) -> LabelBeliefs:
         judge = Judge(self.plan)
+        for at in self.sound:  # answers first: they tell how much a checkpoint has memorised
+            said = self.session.value(self.outputs, at)
+            if said is not None:
+                judge.pool.add_outputs(torch.from_numpy(said.outputs), epochs_at(self.session, at))
         for gauge in self.voters:
             for at in self.numbers[:1] if gauge.layer == INPUT else self.sound:
                 votes = self._votes(gauge, at)
                 if votes is not None:
                     judge.add(seen_at(self.session, gauge.layer, at), votes)
-        for at in self.sound:
-            said = self.session.value(self.outputs, at)
-            if said is not None:
-                judge.pool.add_outputs(torch.from_numpy(said.outputs), epochs_at(self.session, at))
         return judge.conclude()
 
     @property

@@ -25,6 +25,8 @@ WITHIN_FLOOR = 0.01
 WIDEST, LEADING = 1024, 512
 """Wider features are turned onto their leading directions."""
 MOST_STEPS = 100
+BLOCK = 16_384
+"""Rows that are judged at once, in float64."""
 
 
 def narrowed(rows: Tensor) -> Tensor:
@@ -52,8 +54,9 @@ def discriminant_votes(rows: Tensor, plan: Plan) -> Tensor:
         left = all_sizes - size
         means = (all_sums - total) / left.clamp(min=1)[:, None]
         solved = torch.cholesky_solve(means.T, factor)  # (D, C)
-        along = (rows[fold.to(rows.device)] @ solved.to(rows)).cpu().double()
-        votes[fold] = _likelihoods(along, means @ solved, left).float()
+        for block in fold.split(BLOCK):
+            along = (rows[block.to(rows.device)] @ solved.to(rows)).cpu().double()
+            votes[block] = _likelihoods(along, means @ solved, left).float()
     return votes
 
 
@@ -72,8 +75,9 @@ def direction_votes(rows: Tensor, plan: Plan) -> Tensor:
     lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
     votes = torch.empty(len(rows), plan.classes)
     for at, fold in enumerate(plan.folds):
-        mine = fold.to(rows.device)
-        votes[fold] = ((rows[mine] / lengths[mine]) @ vectors[at].T).cpu()
+        for block in fold.split(BLOCK):
+            mine = block.to(rows.device)
+            votes[block] = ((rows[mine] / lengths[mine]) @ vectors[at].T).cpu()
     return votes
 
 
