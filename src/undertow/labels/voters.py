@@ -77,7 +77,7 @@ def direction_votes(rows: Tensor, plan: Plan) -> Tensor:
     for at, fold in enumerate(plan.folds):
         for block in fold.split(BLOCK):
             mine = block.to(rows.device)
-            votes[block] = ((rows[mine] / lengths[mine]) @ vectors[at].T).cpu()
+            votes[block] = _lowest_where(~vectors[at].any(1), (rows[mine] / lengths[mine]) @ vectors[at].T).cpu()
     return votes
 
 
@@ -106,9 +106,14 @@ def _likelihoods(along: Tensor, gram: Tensor, sizes: Tensor) -> Tensor:
     between, turn = torch.linalg.eigh(shares[:, None] * gram * shares)
     within = (1 - between).clamp(min=WITHIN_FLOOR)
     solve = scale[:, None] * ((turn / within) @ turn.T) / scale
-    found = along @ solve - (gram @ solve).diagonal() / 2
-    lowest = found.masked_fill(~there, torch.inf).amin(1, keepdim=True)
-    return torch.where(there, found, lowest)
+    return _lowest_where(~there, along @ solve - (gram @ solve).diagonal() / 2)
+
+
+def _lowest_where(absent: Tensor, votes: Tensor) -> Tensor:
+    """Votes (N, C) with the lowest of each row for classes (C,) that nobody could learn."""
+    if bool(absent.all()):
+        return votes
+    return torch.where(absent, votes.masked_fill(absent, torch.inf).amin(1, keepdim=True), votes)
 
 
 def _factor(rows: Tensor) -> Tensor:
