@@ -304,16 +304,10 @@ def suspected(home: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_label_errors_take_entries_too(suspected):
-    flagged, wrong = suspected
-    assert (flagged & wrong).sum() > 0.6 * wrong.sum()
-    assert (flagged & ~wrong).sum() < 0.2 * wrong.sum()
-
-
-@pytest.mark.xfail(strict=True, reason="25 of 38 are found; an earlier way of voting found 31")
-def test_most_wrong_labels_of_texts_are_found(suspected):
-    """Tokens give no view that never saw a label; one early checkpoint knows all classes all the same."""
+    """Tokens give no view that never saw a label but the untrained network: fails (25 of 38) if it does not vote."""
     flagged, wrong = suspected
     assert (flagged & wrong).sum() > 0.8 * wrong.sum()
+    assert (flagged & ~wrong).sum() < 0.2 * wrong.sum()
 
 
 def test_on_the_command_line(home, capsys, monkeypatch):

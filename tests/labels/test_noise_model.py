@@ -1,264 +1,122 @@
-"""The noise model: what it recovers from drawn labels, and the literal formulas."""
+"""Anchors, the noise matrix and beliefs, each by hand in float64."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
-from undertow.data.noise import LabelNoise
 from undertow.labels.noise_model import (
-    Noise,
+    LEAST_RATE,
+    MATRIX_SHARE,
+    PRIOR,
+    SHARPER,
+    Anchors,
     believe,
-    better_kind,
     even_matrix,
-    fit_noise,
-    improve,
-    log_likelihood,
+    given_log_belief,
     true_chances,
 )
+from undertow.labels.views import Plan
 
-C, N = 5, 6000
-
-
-def drawn(kind: str, rate: float, *, sharpness: float = 3.0, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Votes whose softmax is the chance of the true class, the true classes drawn from it, and noisy labels."""
-    random = torch.Generator().manual_seed(seed)
-    votes = sharpness * torch.randn(N, C, generator=random, dtype=torch.float64)
-    true = votes.softmax(1).multinomial(1, generator=random)[:, 0]
-    noise = LabelNoise(kind, rate)  # pyright: ignore[reportArgumentType]
-    given = noise.transition(C)[true].multinomial(1, generator=random)[:, 0]
-    return votes, true, given
+POOLED = torch.tensor(
+    [[5.0, 1, 0], [3.0, 1, 0], [2.0, 1, 0], [1.5, 1, 0], [0, 4.0, 1], [0, 2.0, 1], [1, 0, 9.0], [1, 0, 3.0]]
+)
 
 
-@pytest.mark.parametrize("kind", ["pairwise", "symmetric"])
-def test_temperature_and_matrix_are_found_again(kind):
-    """Votes are handed over seven times too small: the temperature must undo it."""
-    votes, _, given = drawn(kind, 0.3)
-    fit = fit_noise(votes / 7, given, "matrix")
-    assert fit.temperature == pytest.approx(7, rel=0.2)
-    torch.testing.assert_close(fit.matrix, LabelNoise(kind, 0.3).transition(C), atol=0.05, rtol=0)
+def test_anchors_are_the_surest_of_each_named_class():
+    anchors = Anchors.of(POOLED)
+    assert anchors.named.tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
+    assert anchors.rank.tolist() == [0, 0.25, 0.5, 0.75, 0, 0.5, 0, 0.5]
+    assert anchors.among(0.5).tolist() == [True, True, False, False, True, False, True, False]
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
+    again = Anchors.of(POOLED[order])
+    assert again.rank.equal(anchors.rank[order])
 
 
-def test_beliefs_are_calibrated():
-    """Of labels believed wrong with 80 %, 80 % are wrong."""
-    said, so = [], []
-    for seed in range(4):
-        votes, true, given = drawn("pairwise", 0.3, seed=seed)
-        said.append(1 - fit_noise(votes, given, "matrix").beliefs.gather(1, given[:, None])[:, 0])
-        so.append(given != true)
-    wrong, truly = torch.cat(said), torch.cat(so)
-    for low in (0.0, 0.2, 0.4, 0.6, 0.8):
-        inside = (wrong >= low) & (wrong < low + 0.2)
-        share = float(wrong[inside].mean())
-        chance = (share * (1 - share) / int(inside.sum())) ** 0.5
-        assert share == pytest.approx(float(truly[inside].double().mean()), abs=3 * chance + 0.01)
+def test_disagreement_counts_judged_anchors_only():
+    labels = torch.tensor([0, 2, 0, 0, 1, 1, -1, 2])
+    plan = Plan(labels, 3, (), judged=labels >= 0)
+    anchors = Anchors.of(POOLED)
+    assert anchors.disagreement(0.5, plan) == pytest.approx(1 / 3)
+    assert anchors.disagreement(1.0, plan) == pytest.approx(1 / 7)
+    nobody = Plan(labels, 3, (), judged=torch.zeros(8, dtype=torch.bool))
+    assert anchors.disagreement(0.5, nobody) == 0
 
 
-def test_even_noise_has_one_rate():
-    votes, true, given = drawn("symmetric", 0.35)
-    fit = fit_noise(votes, given, "even")
-    rate = float((given != true).double().mean())
-    assert float(1 - fit.matrix[0, 0]) == pytest.approx(rate, abs=0.03)
-    torch.testing.assert_close(fit.matrix, even_matrix(float(1 - fit.matrix[0, 0]), C))
+@pytest.mark.parametrize("trust", [0.0, 0.5, 1.0])
+def test_the_matrix_is_counted_on_anchors(trust):
+    draws = torch.Generator().manual_seed(0)
+    labels, pooled = torch.arange(600) % 4, torch.randn(600, 4, generator=draws)
+    pooled += 2 * torch.nn.functional.one_hot((labels + (torch.arange(600) % 7 == 0)) % 4, 4)
+    plan = Plan.of(labels, 4, 5, 0)
+    counts = torch.zeros(4, 4, dtype=torch.float64)
+    for one in range(4):
+        mine = (pooled.argmax(1) == one).nonzero()[:, 0].tolist()
+        sure = {i: float(pooled[i].sort(descending=True).values[:2].diff().neg()) for i in mine}
+        ranked = sorted(mine, key=lambda i: -sure[i])
+        for place, i in enumerate(ranked):
+            counts[one, labels[i]] += place / len(mine) < MATRIX_SHARE
+    rate = 1 - counts.trace() / counts.sum()
+    even = even_matrix(float(rate), 4)
+    wanted = counts + PRIOR * even
+    wanted = trust * wanted / wanted.sum(1, keepdim=True) + (1 - trust) * even
+    found = Anchors.of(pooled).matrix(plan, trust)
+    torch.testing.assert_close(found, wanted, atol=1e-9, rtol=0)
+    torch.testing.assert_close(found.sum(1), torch.ones(4, dtype=torch.float64))
 
 
-@pytest.mark.parametrize(("kind", "wanted"), [("symmetric", "even"), ("pairwise", "matrix")])
-def test_a_matrix_is_taken_only_where_it_foretells_labels(kind, wanted):
-    votes, _, given = drawn(kind, 0.3)
-    folds = [torch.arange(start, N, 5) for start in range(5)]
-    pair = (fit_noise(votes, given, "even"), fit_noise(votes, given, "matrix"))
-    assert better_kind([pair], given, folds) == wanted
+def test_a_matrix_of_clean_labels_leaves_a_little_doubt():
+    labels = torch.arange(300) % 3
+    pooled = 5 * torch.nn.functional.one_hot(labels, 3).float()
+    matrix = Anchors.of(pooled).matrix(Plan.of(labels, 3, 5, 0), 1.0)
+    assert (matrix > 0).all()
+    off = 1 - matrix.diagonal()
+    # 20 samples' worth of the least rate, among 75 anchors.
+    torch.testing.assert_close(off, torch.full((3,), PRIOR * LEAST_RATE / (75 + PRIOR), dtype=torch.float64))
 
 
-def test_beliefs_are_bayes_rule():
-    clean = torch.tensor([[0.7, 0.2, 0.1], [0.0, 1.0, 0.0]], dtype=torch.float64)
-    matrix = torch.tensor([[0.8, 0.2, 0.0], [0.0, 0.9, 0.1], [0.3, 0.0, 0.7]], dtype=torch.float64)
-    found = believe(clean, torch.tensor([1, 0]), matrix)
-    joint = [0.7 * 0.2, 0.2 * 0.9, 0.1 * 0.0]
-    torch.testing.assert_close(found[0], torch.tensor(joint, dtype=torch.float64) / sum(joint))
-    assert found[1].equal(clean[1])  # a label that cannot be: the features alone speak
+def test_beliefs_are_bayes_rule_by_hand():
+    clean = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.3, 0.3, 0.4]])
+    matrix = torch.tensor([[0.8, 0.1, 0.1], [0.05, 0.9, 0.05], [0.3, 0.0, 0.7]], dtype=torch.float64)
+    found = believe(clean, torch.tensor([1, 0, -1]), matrix)
+    for row, given in ((0, 1), (1, 0)):
+        joint = [float(clean[row, k]) * float(matrix[k, given]) for k in range(3)]
+        wanted = torch.tensor([one / sum(joint) for one in joint])
+        torch.testing.assert_close(found[row], wanted, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found[2], clean[2])  # no label: as the features say
 
 
-@pytest.mark.parametrize("kind", ["even", "matrix"])
-def test_em_never_lowers_the_likelihood(kind):
-    votes, _, given = drawn("pairwise", 0.4)
-    odds, noise = votes.softmax(1).T, Noise.first_guess(given, C)
-
-    before = log_likelihood(odds, given, noise)
-    for _ in range(8):
-        noise = improve(odds, given, noise, kind, 1)
-        after = log_likelihood(odds, given, noise)
-        assert after >= before - 0.05  # the matrix is smoothed by one label per row
-        before = after
-
-
-def believed_counts(odds: Tensor, given: Tensor, noise: Noise) -> Tensor:
-    """(C, C): samples of true class k, by Bayes' rule, given as g; sample by sample."""
-    counts = torch.zeros(C, C, dtype=torch.float64)
-    for i in range(N):
-        chances = [float(noise.shares[k] * odds[k, i] * noise.matrix[k, given[i]]) for k in range(C)]
-        for k in range(C):
-            counts[k, given[i]] += chances[k] / sum(chances)
-    return counts
+def test_the_log_belief_in_the_given_label_is_the_literal_one():
+    draws = torch.Generator().manual_seed(0)
+    pooled = 3 * torch.randn(200, 4, generator=draws)
+    labels = torch.randint(-1, 4, (200,), generator=draws)
+    matrix = torch.rand(4, 4, generator=draws, dtype=torch.float64) + 0.1
+    matrix /= matrix.sum(1, keepdim=True)
+    found = given_log_belief(pooled, labels, matrix)
+    for i in range(200):
+        if labels[i] < 0:
+            assert found[i] == 0
+            continue
+        joint = (SHARPER * pooled[i].double()).softmax(0) * matrix[:, labels[i]]
+        assert float(found[i].exp()) == pytest.approx(float(joint[labels[i]] / joint.sum()), rel=1e-9)
 
 
-def test_one_step_of_em_for_a_matrix_is_the_literal_one():
-    votes, _, given = drawn("pairwise", 0.3)
-    odds, first = votes.softmax(1).T, Noise.first_guess(given, C)
-    found = improve(odds, given, first, "matrix", 1)
-    counts = believed_counts(odds, given, first) + 1 / C
-    torch.testing.assert_close(found.matrix, counts / counts.sum(1, keepdim=True), atol=1e-12, rtol=0)
-    assert found.shares.equal(first.shares)
+def test_the_surest_errors_keep_their_order():
+    """Fails in float32, or outside logarithms: chances of e-100 and e-110 would both be 0."""
+    pooled = torch.tensor([[50.0, 0.0], [55.0, 0.0], [400.0, 0.0]])
+    found = given_log_belief(pooled, torch.tensor([1, 1, 1]), even_matrix(0.2, 2))
+    assert found.isfinite().all()
+    assert found[2] < found[1] < found[0] < -90
 
 
-def test_one_step_of_em_for_even_noise_is_the_literal_one():
-    votes, _, given = drawn("symmetric", 0.3)
-    shares = torch.tensor([0.4, 0.3, 0.1, 0.1, 0.1], dtype=torch.float64)
-    odds, first = votes.softmax(1).T, Noise(even_matrix(0.2, C), shares)
-    found = improve(odds, given, first, "even", 1)
-    rate = 1 - float(believed_counts(odds, given, first).diagonal().sum()) / N
-    torch.testing.assert_close(found.matrix, even_matrix(rate, C), atol=1e-12, rtol=0)
-    seen = torch.bincount(given, minlength=C) / N
-    mixed = even_matrix(rate, C).T @ shares  # the shares of given labels that these shares would bring
-    behind = [
-        sum(float(shares[k] * found.matrix[k, g] / mixed[g] * seen[g]) for g in range(C)) for k in range(C)
-    ]
-    torch.testing.assert_close(found.shares, torch.tensor(behind, dtype=torch.float64), atol=1e-7, rtol=0)
+def test_true_chances_are_a_softmax_in_place():
+    pooled = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    wanted = (SHARPER * pooled.double()).softmax(1)
+    found = true_chances(pooled)
+    assert found is pooled
+    torch.testing.assert_close(found.double(), wanted, atol=1e-6, rtol=0)
 
 
-def test_the_likelihood_is_the_literal_one():
-    votes, _, given = drawn("pairwise", 0.3)
-    shares = torch.tensor([0.4, 0.3, 0.1, 0.1, 0.1], dtype=torch.float64)
-    odds, noise = votes.softmax(1).T, Noise(even_matrix(0.2, C), shares)
-    clean = true_chances(odds, shares).T
-    literal = (clean @ noise.matrix).gather(1, given[:, None]).log().sum()
-    assert log_likelihood(odds, given, noise) == pytest.approx(float(literal), rel=1e-12)
-
-
-def test_shares_behind_even_noise_are_found():
-    """Classes at 80 to 5 %, flattened by noise in the labels."""
-    true_shares = torch.tensor([0.8, 0.05, 0.05, 0.05, 0.05], dtype=torch.float64)
-    random = torch.Generator().manual_seed(0)
-    true = true_shares.multinomial(N, replacement=True, generator=random)
-    given = even_matrix(0.3, C)[true].multinomial(1, generator=random)[:, 0]
-    odds = torch.nn.functional.one_hot(true, C).T.double() * 0.96 + 0.01
-    found = improve(odds, given, Noise.first_guess(given, C), "even", 60)
-    torch.testing.assert_close(found.shares, true_shares, atol=0.03, rtol=0)
-    assert float(found.matrix[0, 0]) == pytest.approx(0.7, abs=0.03)
-    assert float(found.shares.sum()) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("kind", ["even", "matrix"])
-@pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
-def test_the_temperature_found_is_a_maximum(kind, size):
-    votes, _, given = drawn("symmetric", 0.3)
-    fit = fit_noise(votes * size, given, kind)
-    for factor in (0.5, 0.8, 0.9, 1.1, 1.25, 2.0):
-        odds = (votes * size * fit.temperature * factor).softmax(1).T
-        noise = improve(odds, given, Noise.first_guess(given, C), kind, 40)
-        assert log_likelihood(odds, given, noise) < fit.likelihood
-
-
-@pytest.mark.parametrize("kind", ["even", "matrix"])
-def test_no_temperature_of_a_fine_grid_is_better_by_half_a_label(kind):
-    """Fails if the search stops beside the top: it once did by a sixth of the temperature."""
-    for seed in range(4):
-        votes, _, given = drawn("pairwise", 0.3, seed=seed)
-        found = fit_noise(votes, given, kind).temperature
-
-        def profile(temperature: float, votes: Tensor = votes, given: Tensor = given) -> float:
-            odds = (votes * temperature).softmax(1).T
-            noise = improve(odds, given, Noise.first_guess(given, C), kind, 300)
-            return log_likelihood(odds, given, noise)
-
-        best = max(profile(found * factor) for factor in torch.linspace(-0.3, 0.3, 13).exp().tolist())
-        assert profile(found) > best - 0.5
-
-
-@pytest.mark.parametrize("size", [1e-200, 1e-8, 1e8, 1e200])
-def test_the_size_of_votes_goes_into_the_temperature_alone(size):
-    votes, _, given = drawn("symmetric", 0.3)
-    plain, far = fit_noise(votes, given, "even"), fit_noise(votes * size, given, "even")
-    assert far.temperature * size == pytest.approx(plain.temperature, rel=1e-6)
-    torch.testing.assert_close(far.beliefs, plain.beliefs, rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("kind", ["even", "matrix"])
-@pytest.mark.parametrize("sure", [200.0, torch.inf])
-def test_votes_for_a_class_that_is_never_given_say_nothing(kind, sure):
-    """Fails if such samples have no chance at all: logarithms of 0/0, or likelihoods without end."""
-    votes, _, given = drawn("symmetric", 0.3)
-    votes, given = votes[given < C - 1], given[given < C - 1]
-    if sure < torch.inf:
-        votes[:3, C - 1] += sure
-    else:
-        votes[:3, : C - 1] = -torch.inf
-    fit = fit_noise(votes, given, kind)
-    assert fit.beliefs.isfinite().all()
-    assert fit.clean.isfinite().all()
-    assert fit.likelihood < 0
-    assert fit.informative
-    assert float(fit.beliefs[:, C - 1].max()) == 0
-
-
-@pytest.mark.parametrize("sure", [0.0, 150.0, 500.0])
-def test_a_class_of_one_label_does_not_decide_the_kind_of_noise(sure):
-    """Without its fold it is never given; a likelihood without end of that fold would speak for a matrix."""
-    random = torch.Generator().manual_seed(1)
-    true = torch.arange(600) % 5
-    given = torch.where(torch.rand(600, generator=random) < 0.2, true.roll(7), true)
-    true[0] = given[0] = 5
-    votes = torch.randn(600, 6, generator=random, dtype=torch.float64) + 4 * torch.eye(6)[true]
-    votes[0, 5] += sure
-    folds = [torch.arange(start, 600, 5) for start in range(5)]
-    pair = (fit_noise(votes, given, "even"), fit_noise(votes, given, "matrix"))
-    assert better_kind([pair], given, folds) == "even"
-
-
-def test_votes_that_are_always_right_end_the_search():
-    """Without a wrong label the likelihood grows with the temperature without end."""
-    given = torch.arange(200) % C
-    votes = torch.nn.functional.one_hot(given, C).double()
-    for kind in ("even", "matrix"):
-        fit = fit_noise(votes, given, kind)
-        assert fit.beliefs.argmax(1).equal(given)
-        assert float(fit.beliefs.max(1).values.min()) > 0.99
-
-
-def test_votes_that_say_nothing_give_no_nan():
-    given = torch.arange(100) % C
-    for votes in (torch.zeros(100, C, dtype=torch.float64), _one_class_missing()):
-        for kind in ("even", "matrix"):
-            fit = fit_noise(votes, given, kind)
-            assert fit.beliefs.isfinite().all()
-            torch.testing.assert_close(fit.beliefs.sum(1), torch.ones(100, dtype=torch.float64))
-
-
-def _one_class_missing() -> Tensor:
-    votes = torch.zeros(100, C, dtype=torch.float64)
-    votes[:, 2] = -torch.inf
-    return votes
-
-
-def test_votes_that_say_nothing_are_known_as_such():
-    random = torch.Generator().manual_seed(0)
-    given = torch.randint(0, C, (1000,), generator=random)
-    for votes in (torch.zeros(1000, C, dtype=torch.float64), torch.randn(1000, C, generator=random).double()):
-        assert not fit_noise(votes, given, "even").informative
-    votes, _, labels = drawn("symmetric", 0.3)
-    fit = fit_noise(votes, labels, "even")
-    shares = labels.bincount(minlength=C).double() / len(labels)
-    assert fit.gain == pytest.approx(fit.likelihood - float(shares.log()[labels].sum()))
-    assert fit.informative
-
-
-def test_shares_of_classes_are_not_taken_for_noise():
-    """Votes are likelihoods; classes are drawn at 90 to 10 and no label is wrong."""
-    random = torch.Generator().manual_seed(0)
-    labels = (torch.rand(4000, generator=random) < 0.1).long()
-    x = torch.randn(4000, generator=random, dtype=torch.float64) + 2.0 * labels
-    votes = torch.stack([-(x**2) / 2, -((x - 2) ** 2) / 2], 1)
-    fit = fit_noise(votes, labels, "matrix")
-    assert fit.temperature == pytest.approx(1, rel=0.25)
-    assert float(fit.matrix.diagonal().min()) > 0.9
+def test_even_noise():
+    matrix = even_matrix(0.3, 4)
+    assert matrix[1].tolist() == pytest.approx([0.1, 0.7, 0.1, 0.1])

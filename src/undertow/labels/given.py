@@ -34,7 +34,7 @@ class GivenLabels:
 
 def read_labels(labels: Any, classes: int = 0) -> GivenLabels:
     """Numbers or names as class numbers; `classes` is how many there are at least."""
-    array = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+    array = _array(labels)
     if array.ndim != 1:
         raise BadData(f"labels: wanted one label per sample, got shape {array.shape}.")
     if array.dtype.kind in "iub":
@@ -45,6 +45,19 @@ def read_labels(labels: Any, classes: int = 0) -> GivenLabels:
             raise BadData("labels: wanted class numbers or names, got broken numbers. Scores are no labels.")
         return _numbered(whole.astype(np.int64), classes)
     return _named(array)
+
+
+def _array(labels: Any) -> np.ndarray:
+    """Labels as numpy has them; a list with gaps keeps its gaps, and its numbers stay numbers."""
+    array = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+    if array.dtype.kind in "US" and not isinstance(labels, np.ndarray):
+        array = np.asarray(labels, dtype=object)  # numpy would write NaN among texts as a text
+    if array.dtype.kind != "O" or array.ndim != 1:
+        return array
+    values = [np.nan if _is_missing(one) else one for one in array.tolist()]
+    if all(isinstance(one, int | float) for one in values):
+        return np.asarray(values, dtype=np.float64)
+    return array
 
 
 def _numbered(numbers: np.ndarray, classes: int) -> GivenLabels:
@@ -65,7 +78,9 @@ def _named(values: np.ndarray) -> GivenLabels:
 
 
 def _is_missing(value: object) -> bool:
-    return value is None or value != value or not str(value).strip()
+    import pandas as pd
+
+    return value is None or value is pd.NA or value in (-1, "") or value != value or not str(value).strip()
 
 
 def read_features(features: Any) -> list[View]:

@@ -5,8 +5,9 @@
     found = judge_labels(labels, 10, probabilities=[pred_probs])                       # out-of-sample probabilities
     found.scores, found.flagged, found.proposed, found.rate, found.matrix, found.beliefs
 
-Views and outputs may be generators: each is read once and forgotten. Give views that never saw the labels (inputs,
-frozen features) first. What is kept is a few tables of samples x classes in float32.
+Views and outputs may be generators: outputs, then views are read once and forgotten. Give views that never saw the
+labels (inputs, frozen features) first, then layers from shallow to deep. What is kept is a few tables of samples x
+classes in float32.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from undertow.labels.decide import proposals, suspects
 from undertow.labels.neighbours import neighbour_votes
 from undertow.labels.noise_model import Anchors, believe, given_log_belief, true_chances
 from undertow.labels.pool import Pool, Voter, tempered
-from undertow.labels.rate import Evidence, RateAnswer, rate_answer
+from undertow.labels.rate import Evidence, HonestCounts, RateAnswer, rate_answer
 from undertow.labels.views import FEWEST, Plan, Seen, View
 from undertow.labels.voters import direction_votes, discriminant_votes, narrowed
 
@@ -101,11 +102,11 @@ def judge_labels(
     judge = Judge(Plan.of(labels, classes, folds, seed))
     for likely in probabilities:
         judge.pool.add_probabilities(likely.cpu(), "probabilities")
+    for epoch, logits in outputs:
+        judge.pool.add_outputs(logits, epoch)
     for view in views:
         view.check(len(labels))
         judge.add(view, view_votes(view.rows, judge.plan, seed, ask_neighbours=judge.asks_neighbours(view)))
-    for epoch, logits in outputs:
-        judge.pool.add_outputs(logits, epoch)
     return judge.conclude()
 
 
@@ -144,11 +145,11 @@ class Judge:
 
 
 def _conclude(pool: Pool, plan: Plan, notes: list[str]) -> LabelBeliefs:
-    honest = pool.honest()
-    seen = Evidence.of(honest, pool.everyone(0.0), plan, pool.first_choices, has_honest=pool.has_honest)
-    pooled, _ = tempered(pool.everyone(seen.trust), plan)
-    seen = Evidence.of(honest, pooled, plan, pool.first_choices, has_honest=pool.has_honest)
-    matrix = Anchors.of(honest).matrix(plan, seen.trust)
+    # Counted and forgotten before the table of all voters is made: both at once would take twice the memory.
+    honest = HonestCounts.of(pool.honest(), plan, pool.first_choices) if pool.has_honest else None
+    pooled, _ = tempered(pool.everyone(), plan)
+    seen = Evidence.of(honest, pooled, plan, learned=pool.has_learned)
+    matrix = Anchors.of(pooled).matrix(plan, seen.matrix_trust)
     scores = 1 - given_log_belief(pooled, plan.labels, matrix).exp()
     scores = torch.where(plan.judged, scores.clamp(0, 1), torch.zeros_like(scores))
     return LabelBeliefs(

@@ -3,13 +3,14 @@
     sure = Anchors.of(honest)                         # honest (N, C): pooled votes of honest voters
     sure.among(0.5)                                   # (N,) bool: the surer half of what each class is named for
     sure.disagreement(0.5, plan)                      # how many of them are given another label
-    sure.matrix(plan, trust)                          # (C, C): P(given | true)
+    Anchors.of(everyone).matrix(plan, trust)          # (C, C): P(given | true)
     given_log_belief(clean, labels, matrix)           # (N,): log P(the given label is right | features, label)
 
 Noise and honest overlap of classes cannot be told apart by the likelihood of given labels: a matrix fitted that way,
 together with a temperature, calls noise that follows the input overlap and finds next to none. Anchors need another
-assumption, which is said: where voters that never learned the labels are surest and agree, they are right. Wrong labels
-there cannot be overlap. Where such voters do not agree (trust 0) nothing is known of the matrix and it is even.
+assumption, which is said: where voters are surest, and those that never learned the labels agree, they are right.
+Where these do not agree (trust 0) nothing is known of the matrix and it is even; where overlap may look like noise,
+half of it is believed.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from torch import Tensor
 
 from undertow.labels.views import Plan
 
-MATRIX_SHARE = 0.5
-"""The surer half of the samples tells how labels go wrong."""
+MATRIX_SHARE = 0.75
+"""The surer three quarters of the samples, named by all voters, tell how labels go wrong."""
 PRIOR = 20.0
 """Samples' worth of even noise in each row of the matrix."""
 LEAST_RATE = 0.01
 SHARPER = 2.0
 """Votes are scaled to foretell given labels, which noise blurs; true classes are sharper. Twice as sharp did best."""
-BLOCK = 65_536
+BLOCK = 8_192
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class Anchors:
 
     @classmethod
     def of(cls, pooled: Tensor) -> Anchors:
-        """From pooled votes (N, C)."""
+        """Name each sample by its highest vote, and rank it by the distance to the second."""
         top = pooled.topk(2, 1)
         margin, named = top.values[:, 0] - top.values[:, 1], top.indices[:, 0]
         order = margin.argsort(descending=True, stable=True)
@@ -98,7 +99,7 @@ def believe(clean: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
 
 
 def given_log_belief(pooled: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
-    """Log P(given label is right | features, label) (N,) float64, from pooled votes; 0 where there is no label.
+    """Log of P(given label is right | features, label) (N,) float64, from pooled votes; 0 where there is no label.
 
     In logarithms: ranking the surest errors needs chances far below what float32 holds beside 1.
     """

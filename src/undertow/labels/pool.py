@@ -4,20 +4,22 @@
     pool.add_view(discriminant, directions, view)       # (N, C) votes of one view; nothing of them is kept
     pool.add_neighbours(votes, "inputs")
     pool.add_outputs(logits, epoch=4)
-    pool.honest()                                       # (N, C): by voters that cannot have learned labels
-    pool.everyone(trust)                                # (N, C): by all
+    pool.honest()                                       # (N, C): by voters that cannot have memorised labels
+    pool.everyone()                                     # (N, C): by all
 
 A vote is centred and scaled to where, as a softmax, it foretells given labels best: out of fold, so a voter that knows
-nothing shrinks to nothing. Weights beyond that were tried (stacking on given labels, on neighbours' labels) and lost
-to plain averages: given labels reward voters that learned them by heart, neighbours' labels reward neighbours.
-A network's own answers were learned from the very label that is judged, so their scale cannot be found in this way:
-they get the share of one probe.
+nothing shrinks to nothing. Beyond that it weighs the square of its agreement with given labels, unless it comes by
+that through memorising them: where a network repeats more of its labels than a probe on its first layer
+foretells out of fold, by a tenth, its layers count half. Weights learned by stacking, on given labels or on
+neighbours' labels, lost to plain averages: the first reward memorising, the second reward neighbours.
+A network's own answers were learned from the very label that is judged, so no scale can be found for them in this
+way: they get half the say of a probe. Outputs come before the views of their epoch, since they tell what is memorised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -29,6 +31,12 @@ from undertow.labels.views import Plan, Seen
 SCALES = torch.logspace(-2, 1.3, 23)
 MOST_ROWS = 5000
 """Samples on which a scale is sought: one number needs no more."""
+MEMORISED = 0.1
+"""What a network may know of given labels beyond its first layer's probe until its layers count half."""
+ANSWERS = 0.5
+"""The say of the network's answers beside that of a probe."""
+NEIGHBOURS, FEW_NEIGHBOURS = 1.0, 0.4
+"""The say of neighbours beside that of a probe: without and with voters that learned, which know classes better."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,7 @@ class Voter:
     kind: str
     scale: float  # of its centred votes in units of their own spread; 0.01 is next to nothing
     agreement: float  # share of labelled samples whose given label is its first choice
+    weight: float  # beside others of its part: probes, neighbours or answers
     reason: str
 
 
@@ -50,90 +59,123 @@ class Pool:
         self.voters: list[Voter] = []
         self.first_choices: list[Tensor] = []  # of honest voters: (N,) int32
         self._sums: dict[str, Tensor] = {}
-        self._counts: dict[str, int] = {}
+        self._weights: dict[str, float] = {}
+        self._repeated: dict[float, float] = {}  # epoch -> share of given labels that the network answers
+        self._foretold: dict[float, float] = {}  # epoch -> agreement of the first probe on its first view
 
     def add_view(self, votes: Iterable[tuple[str, Tensor]], view: Seen) -> None:
-        """Fold in what probes say of a view, as (kind of probe, votes)."""
+        """Fold in what probes say of a view, as (kind of probe, votes); shallow layers of an epoch before deep ones."""
         part = "early" if view.honest else "late"
-        reason = "made without these labels" if view.untouched else "out of fold"
         for kind, vote in votes:
-            self._add(part, vote, Voter(view.title, kind, 0.0, 0.0, reason), honest=view.honest)
+            vote, voter = self._heard(vote, view.title, kind)
+            shallow = self._foretold.setdefault(view.epoch, voter.agreement)
+            memorised = max(0.0, self._repeated.get(view.epoch, voter.agreement) - shallow)
+            if view.untouched:
+                memorised = 0.0
+            weight = voter.agreement**2 / (1 + (memorised / MEMORISED) ** 2)
+            reason = "saw no label" if view.untouched else f"{100 * memorised:.0f} % of labels memorised"
+            self._add(part, vote, replace(voter, weight=weight, reason=reason), honest=view.honest)
 
     def add_probabilities(self, likely: Tensor, name: str) -> None:
         """Fold in out-of-sample probabilities; they speak for both probes of a view."""
-        vote = likely.float().clamp(min=1e-6).log()
-        self._add(
-            "early",
-            vote,
-            Voter(name, "probabilities", 0.0, 0.0, "out of sample, as given"),
-            honest=True,
-            share=2,
-        )
+        vote, voter = self._heard(likely.float().clamp(min=1e-6).log(), name, "probabilities")
+        weight = 2 * voter.agreement**2
+        self._add("early", vote, replace(voter, weight=weight, reason="out of sample, as given"), honest=True)
 
     def add_neighbours(self, vote: Tensor, name: str) -> None:
         """Fold in votes of neighbours in a view that saw no labels, or hardly any."""
-        self._add("near", vote, Voter(name, "neighbours", 0.0, 0.0, "without the sample itself"), honest=True)
+        vote, voter = self._heard(vote, name, "neighbours")
+        self._add("near", vote, replace(voter, reason="without the sample itself"), honest=True)
 
     def add_outputs(self, logits: Tensor, epoch: float) -> None:
         """Fold in a checkpoint's own answers."""
-        voter = Voter(
-            f"answers at epoch {epoch:g}", "dynamics", 0.0, 0.0, "in sample: together as much as one probe"
+        vote, voter = self._heard(
+            logits.to("cpu", torch.float32, copy=True), f"answers at epoch {epoch:g}", "dynamics"
         )
-        self._add("said", logits.float().cpu(), voter, honest=False)
+        self._repeated[epoch] = voter.agreement
+        self._add(
+            "said", vote, replace(voter, reason="in sample: half the say of a probe, together"), honest=False
+        )
 
     @property
     def has_honest(self) -> bool:
         """Whether any voter cannot have memorised labels."""
         return "early" in self._sums or "near" in self._sums
 
+    @property
+    def has_learned(self) -> bool:
+        """Whether any voter has learned the labels."""
+        return "late" in self._sums or "said" in self._sums
+
     def honest(self) -> Tensor:
-        """(N, C) by voters that cannot have learned labels; by all where there are none."""
+        """(N, C) by voters that cannot have memorised labels; by all where there are none."""
         if not self.has_honest:
-            return self.everyone(0.0)
-        return _add_up([(self._mean("early"), 2.0), (self._mean("near"), 1.0)])
+            return self.everyone()
+        return self._table({"early": 2 / self._weight("early"), "near": 1 / self._weight("near")})
 
-    def everyone(self, trust: float) -> Tensor:
-        """(N, C) by all voters; neighbours count in full where `trust` is 1, half where it is 0."""
-        probes = self._probes()
-        near, said = self._mean("near"), self._mean("said")
-        spread = float(probes.std()) if probes is not None else 1.0
-        level = 1.0 if said is None else spread / max(float(said.std()), 1e-12)
-        return _add_up([(probes, 2.0), (near, 0.5 + 0.5 * trust), (said, level)])
+    def everyone(self) -> Tensor:
+        """(N, C) by all voters."""
+        probe = 2 / self._weight("early", "late")
+        near = FEW_NEIGHBOURS if self.has_learned else NEIGHBOURS
+        share = {"early": probe, "late": probe, "near": near / self._weight("near")}
+        if "said" in self._sums:
+            others = self._spread({"early": probe / 2, "late": probe / 2})
+            share["said"] = ANSWERS * others / max(self._spread({"said": 1.0}), 1e-12)
+        return self._table(share)
 
-    def _probes(self) -> Tensor | None:
-        """The mean vote of probes on all views."""
-        parts = [name for name in ("early", "late") if name in self._sums]
-        if not parts:
-            return None
-        total = sum(self._counts[name] for name in parts)
-        return _add_up([(self._sums[name], 1.0 / total) for name in parts])
+    def _weight(self, *parts: str) -> float:
+        """The weights of all voters of some parts; 1 where there are none."""
+        return sum(self._weights.get(part, 0.0) for part in parts) or 1.0
 
-    def _mean(self, part: str) -> Tensor | None:
-        return self._sums[part] / self._counts[part] if part in self._sums else None
+    def _table(self, share: Mapping[str, float], rows: slice = slice(None)) -> Tensor:
+        """The sum of parts, each times its share: one new table, whatever there is."""
+        there = [part for part in share if part in self._sums]
+        if not there:
+            raise BadData(
+                "judge_labels: wanted views, outputs or probabilities, got nothing to judge labels by."
+            )
+        total = self._sums[there[0]][rows] * share[there[0]]
+        for part in there[1:]:
+            total.add_(self._sums[part][rows], alpha=share[part])
+        return total
 
-    def _add(self, part: str, vote: Tensor, voter: Voter, *, honest: bool, share: int = 1) -> None:
+    def _spread(self, share: Mapping[str, float]) -> float:
+        """The standard deviation of a sum of parts, on some rows; 1 where there are none."""
+        if not any(part in self._sums for part in share):
+            return 1.0
+        step = max(1, len(self.plan.labels) // MOST_ROWS)
+        return float(self._table(share, slice(None, None, step)).std())
+
+    def _heard(self, vote: Tensor, name: str, kind: str) -> tuple[Tensor, Voter]:
+        """The vote at its scale, and who gave it."""
         if vote.shape != (len(self.plan.labels), self.plan.classes):
             raise BadData(
-                f"{voter.name}: wanted ({len(self.plan.labels)}, {self.plan.classes}), samples by classes, "
+                f"{name}: wanted ({len(self.plan.labels)}, {self.plan.classes}), samples by classes, "
                 f"got {tuple(vote.shape)}."
             )
+        if not torch.isfinite(vote).all():
+            raise BadData(f"{name}: wanted finite numbers, got NaN or infinity.")
         vote, scale = tempered(vote, self.plan)
-        first = vote.argmax(1).int()
         known = self.plan.labelled
-        agreement = float((first[known] == self.plan.labels[known]).float().mean())
-        self.voters.append(Voter(voter.name, voter.kind, scale, agreement, voter.reason))
+        agreement = float((vote[known].argmax(1) == self.plan.labels[known]).float().mean())
+        return vote, Voter(name, kind, scale, agreement, 1.0, "")
+
+    def _add(self, part: str, vote: Tensor, voter: Voter, *, honest: bool) -> None:
+        self.voters.append(voter)
         if honest:
-            self.first_choices.append(first)
-        self._counts[part] = self._counts.get(part, 0) + share
+            self.first_choices.append(vote.argmax(1).int())
+        weight = max(voter.weight, 1e-6)
+        self._weights[part] = self._weights.get(part, 0.0) + weight
         held = self._sums.get(part)
-        self._sums[part] = vote.mul_(share) if held is None else held.add_(vote, alpha=share)
+        self._sums[part] = vote.mul_(weight) if held is None else held.add_(vote, alpha=weight)
 
 
 def tempered(vote: Tensor, plan: Plan) -> tuple[Tensor, float]:
-    """The vote, each row centred, at the scale at which its softmax foretells given labels best; and that scale."""
-    if not torch.isfinite(vote).all():
-        raise BadData("votes: wanted finite numbers, got NaN or infinity.")
-    vote = vote - vote.mean(1, keepdim=True)
+    """The vote, each row centred, at the scale at which its softmax foretells given labels best; and that scale.
+
+    In place: a table of all samples and classes is not copied.
+    """
+    vote -= vote.mean(1, keepdim=True)
     vote /= max(float(vote.std()), 1e-12)
     known = plan.labelled.nonzero()[:, 0]
     known = known[:: max(1, len(known) // MOST_ROWS)]
@@ -141,14 +183,3 @@ def tempered(vote: Tensor, plan: Plan) -> tuple[Tensor, float]:
     losses = torch.stack([functional.cross_entropy(scale * seen, given) for scale in SCALES])
     scale = float(SCALES[losses.argmin()])
     return vote.mul_(scale), scale
-
-
-def _add_up(parts: list[tuple[Tensor | None, float]]) -> Tensor:
-    """The weighted sum of those that are there."""
-    there = [(part, weight) for part, weight in parts if part is not None]
-    if not there:
-        raise BadData("judge_labels: wanted views, outputs or probabilities, got nothing to judge labels by.")
-    total = there[0][0] * there[0][1]
-    for part, weight in there[1:]:
-        total.add_(part, alpha=weight)
-    return total

@@ -1,19 +1,22 @@
 """How many labels are wrong: an interval that holds, or "cannot tell: between a and b".
 
-    seen = Evidence.of(honest, everyone, plan, first_choices)
+    honest = HonestCounts.of(pool.honest(), plan, pool.first_choices)
+    seen = Evidence.of(honest, pool.everyone(), plan, learned=pool.has_learned)
     answer = rate_answer(seen)
     answer.value, answer.low, answer.high, answer.told, answer.reason
 
 Below: among samples of which honest voters are surest, and on which they agree, another given label is a wrong one.
-The smallest such share over the surest three, five and seven tenths is taken, less its sampling error, less the
-share on which voters disagree there, less a hundredth for what voters are wrongly sure of in clean sets too.
+Classes that overlap add to it, the less the surer: the line through the shares among the surest three and seven tenths
+is followed to where no doubt is left (one without a slope, or falling, ends at its lowest point). Less its sampling
+error, less the share on which voters disagree, less a hundredth for what voters are wrongly sure of in clean sets too.
 
 Above: if in each place the right label is the commonest one, the best possible guess from features is the true
-class, and no guesser disagrees with given labels less often than it: the disagreement of honest voters is a bound.
-Wrong labels that voters follow, because they are the commonest in their place, hide from it. If the share of wrong
-labels stays the same from the surest samples to the less sure, noise does not follow the input and few hide; if it
-rises, overlap and noise that follows the input look alike: then as many may hide as are seen, up to half of the labels
-that are agreed with, and unless the range is narrow still the answer is "cannot tell".
+class, and no guesser disagrees with given labels less often than it: what honest voters disagree with is a bound. Wrong
+labels that voters follow, because they are the commonest in their place, hide from it. If the share of wrong labels
+stays the same from the surest samples to the less sure, noise does not follow the input and few hide; if it
+rises, overlap and noise that follows the input look alike: then as many may hide as are seen, and unless the range is
+narrow still the answer is "cannot tell". Where voters differ even on what they are surest of, labels may follow the
+input (rules, for example) so well that half of those that are agreed with are wrong.
 """
 
 from __future__ import annotations
@@ -27,10 +30,10 @@ from undertow.labels.noise_model import Anchors
 from undertow.labels.views import Plan
 
 SURE_SHARES = (0.3, 0.5, 0.7)
-LITTLE_DOUBT, MOST_DOUBT = 0.05, 0.15
-"""Disagreement among honest voters on the surer half up to which they are trusted, and from which not at all."""
-TRUSTED, UNCHECKED = 0.5, 0.49
-"""From where bounds rest on them; and what a voter is trusted that nobody else can check."""
+MOST_DOUBT = 0.065
+"""Disagreement among honest voters on the surer half up to which they are trusted."""
+LEAST_SKILL = 0.1
+"""Voters that foretell labels hardly better than the commonest one does agree for no good reason."""
 ALLOWANCE = 0.01
 """The share of sure samples on which voters may be wrong together."""
 FLAT = 0.7
@@ -38,6 +41,37 @@ FLAT = 0.7
 LEAST_FLOOR = 0.03
 """A share of wrong labels below which its course over sureness says nothing."""
 WIDEST_TOLD = 0.25
+OF_OVERLAP = 0.4
+"""Of labels that all contradict beyond the sure rate: how many are guessed wrong at least."""
+RESOLVED, STEEPNESS = 0.5, 2.5
+"""Learning resolves overlap, not noise: where less than this share of it is resolved, more of the rest is noise."""
+
+
+@dataclass(frozen=True)
+class HonestCounts:
+    """What is counted on the pooled votes of honest voters."""
+
+    sure: tuple[float, ...]
+    doubt: float | None
+    contradicted: float
+    blind: float
+
+    @classmethod
+    def of(cls, pooled: Tensor, plan: Plan, first_choices: list[Tensor]) -> HonestCounts:
+        """Count on pooled votes (N, C), and on the first choice (N,) of each voter."""
+        anchors = Anchors.of(pooled)
+        sure = tuple(anchors.disagreement(share, plan) for share in SURE_SHARES)
+        doubt = _doubt(anchors, first_choices, plan.judged)
+        return cls(sure, doubt, anchors.disagreement(1.0, plan), blindly_wrong(pooled, plan))
+
+
+def _doubt(anchors: Anchors, first_choices: list[Tensor], judged: Tensor) -> float | None:
+    """How often honest voters name another class than their pool on the surer half; None for a single voter."""
+    if len(first_choices) < 2:
+        return None
+    half = anchors.among(0.5) & judged
+    differ = [float((one[half] != anchors.named[half]).float().mean()) for one in first_choices]
+    return sum(differ) / len(differ)
 
 
 @dataclass(frozen=True)
@@ -47,58 +81,81 @@ class Evidence:
     count: int  # judged labels
     classes: int
     sure: tuple[float, ...]  # disagreement with given labels among the surest SURE_SHARES
-    doubt: (
-        float | None
-    )  # how often honest voters differ from their pool on the surer half; None: too few voters
-    honest: (
-        float | None
-    )  # disagreement of honest voters with given labels, over all samples; None: nobody is honest
-    everyone: float  # of all voters together
+    doubt: float | None  # how often honest voters differ on the surer half; None: there is only one
+    honest: float | None  # disagreement of honest voters with given labels; None: nobody is honest
+    commonest: float  # share of the commonest given label
+    everyone: float  # disagreement of all voters together
+    learned: bool  # whether some voters have learned the labels, which tells overlap from noise better
     ruled_out: float  # labels given blindly, by both pools
 
     @classmethod
-    def of(
-        cls, honest: Tensor, everyone: Tensor, plan: Plan, first_choices: list[Tensor], *, has_honest: bool
-    ) -> Evidence:
-        """Count on pooled votes (N, C) of honest voters and of all."""
-        anchors, judged = Anchors.of(honest), plan.judged
-        given = plan.labels[judged]
-        half = anchors.among(0.5) & judged
-        doubt = None
-        if len(first_choices) > 1:
-            doubt = sum(
-                float((one[half] != anchors.named[half]).float().mean()) for one in first_choices
-            ) / len(first_choices)
-        pools = (honest, everyone) if has_honest else (everyone,)
+    def of(cls, honest: HonestCounts | None, everyone: Tensor, plan: Plan, *, learned: bool) -> Evidence:
+        """Count on the pooled votes (N, C) of all voters, beside what was counted on those of honest ones."""
+        judged = plan.judged
+        blind = blindly_wrong(everyone, plan)
         return cls(
             int(judged.sum()), plan.classes,
-            tuple(anchors.disagreement(share, plan) for share in SURE_SHARES),
-            doubt,
-            float((anchors.named[judged] != given).float().mean()) if has_honest else None,
-            float((everyone[judged].argmax(1) != given).float().mean()),
-            sum(blindly_wrong(pool, plan) for pool in pools) / len(pools),
+            honest.sure if honest else tuple(Anchors.of(everyone).disagreement(share, plan) for share in SURE_SHARES),
+            honest.doubt if honest else None,
+            honest.contradicted if honest else None,
+            float(plan.shares.max()),
+            float((everyone.argmax(1)[judged] != plan.labels[judged]).float().mean()),
+            learned,
+            (blind + honest.blind) / 2 if honest else blind,
         )  # fmt: skip
 
     @property
-    def trust(self) -> float:
-        """0 to 1: whether honest voters, where they are sure, know the class."""
+    def trusted(self) -> bool:
+        """Whether honest voters, where they are sure, know the class: they foretell labels, and agree."""
+        return self.skill >= LEAST_SKILL and self.doubt is not None and self.doubt <= MOST_DOUBT
+
+    @property
+    def flat(self) -> float:
+        """The rate among the surest by that among the less sure; 0 where there is next to none."""
+        return self.sure[0] / self.sure[-1] if self.sure[-1] >= LEAST_FLOOR else 0.0
+
+    @property
+    def matrix_trust(self) -> float:
+        """How far named classes tell how labels go wrong: by half where overlap may look like noise."""
+        return 0.0 if not self.trusted else 1.0 if self.flat >= FLAT else 0.5
+
+    @property
+    def skill(self) -> float:
+        """What honest voters foretell of given labels beyond always naming the commonest; 1 for all of it."""
         if self.honest is None:
             return 0.0
-        if self.doubt is None:
-            return UNCHECKED
-        return min(1.0, max(0.0, (MOST_DOUBT - self.doubt) / (MOST_DOUBT - LITTLE_DOUBT)))
+        return (1 - self.honest - self.commonest) / max(1 - self.commonest, 1e-9)
+
+    @property
+    def sure_rate(self) -> float:
+        """The share of wrong labels where no doubt is left: overlap of classes is gone there."""
+        first, last = self.sure[0], self.sure[-1]
+        slope = (last - first) / (SURE_SHARES[-1] - SURE_SHARES[0])
+        return max(0.0, min(*self.sure, first - slope * SURE_SHARES[0]))
 
     @property
     def guess(self) -> float:
         """The share of labels to suspect.
 
-        Between a count that leaves much noise out and one that takes overlap for noise: with trust, a third of the way
-        from what all voters contradict to what the sure say; without, in the (geometric) middle between labels that
-        look given blindly and those that are contradicted.
+        With trust: the rate among sure samples, which leaves noise near borders out, and some of what all voters
+        contradict beyond it, which is noise or overlap. Voters that have learned the labels resolve overlap: the less
+        they do, compared with honest ones, the more of it is noise. Without trust: the (geometric) middle between
+        labels that look given blindly and those that are contradicted.
         """
-        surely = (self.sure[-1] + 2 * self.everyone) / 3
-        vaguely = (min(self.ruled_out, self.everyone) * self.everyone) ** 0.5
-        return self.trust * surely + (1 - self.trust) * vaguely
+        if not self.trusted or self.honest is None:
+            return (min(self.ruled_out, self.everyone) * self.everyone) ** 0.5
+        rises = self.sure[-1] - self.sure[0] > _error(self.sure[0], SURE_SHARES[0] * self.count)
+        floor = self.sure_rate if rises else sum(self.sure) / len(self.sure)
+        floor = min(floor, self.honest)  # more is the luck of few samples: all honest voters together contradict fewer
+        return floor + self._noise_share(floor) * max(0.0, self.everyone - floor)
+
+    def _noise_share(self, floor: float) -> float:
+        """Of what all voters contradict beyond the floor, the share that is guessed to be noise."""
+        assert self.honest is not None
+        if not self.learned or self.honest <= floor:
+            return OF_OVERLAP
+        left = (self.everyone - floor) / (self.honest - floor)
+        return min(1.0, max(OF_OVERLAP, STEEPNESS * (left - RESOLVED)))
 
 
 @dataclass(frozen=True)
@@ -114,7 +171,7 @@ class RateAnswer:
     def __str__(self) -> str:
         span = f"{100 * self.low:.1f} to {100 * self.high:.1f} %"
         if self.value is None:
-            return f"cannot tell: between {span} of the labels are wrong ({self.reason})"
+            return f"cannot tell: {span} of the labels may be wrong ({self.reason})"
         return f"{100 * self.value:.1f} % of the labels are wrong ({span}; {self.reason})"
 
 
@@ -125,44 +182,46 @@ def rate_answer(seen: Evidence) -> RateAnswer:
         return RateAnswer(
             None, 0.0, most, False, "every view has learned these labels: give inputs or frozen features"
         )
-    trusted = seen.trust >= TRUSTED
-    low = _below(seen) if trusted else 0.0
-    high = min(most, seen.honest + _error(seen.honest, seen.count) + _hidden(seen, trusted))
-    if not trusted:
-        why = (
-            "only one voter"
-            if seen.doubt is None
-            else f"voters differ on {100 * seen.doubt:.0f} % even of sure samples"
-        )
-        return RateAnswer(None, low, high, False, why)
+    low = _below(seen) if seen.trusted else 0.0
+    high = min(most, seen.honest + _error(seen.honest, seen.count) + _hidden(seen))
+    if not seen.trusted:
+        return RateAnswer(None, low, high, False, _why_untrusted(seen))
     if high - low > WIDEST_TOLD:
         return RateAnswer(
-            None, low, high, False, "classes that overlap and wrong labels that follow the input look alike"
+            None, low, high, False, "overlapping classes and wrong labels that follow the input look alike"
         )
-    return RateAnswer(
-        min(max(seen.guess, low), high), low, high, True, "by samples whose class is sure without their label"
-    )
+    value = min(max(seen.guess, low), high)
+    return RateAnswer(value, low, high, True, "by samples whose class is sure without their label")
+
+
+def _why_untrusted(seen: Evidence) -> str:
+    if seen.skill < LEAST_SKILL:
+        return "the features hardly tell the given classes apart"
+    if seen.doubt is None:
+        return "only one voter, which nothing can check"
+    return f"voters differ on {100 * seen.doubt:.0f} % even of the samples that they are surest of"
 
 
 def _below(seen: Evidence) -> float:
-    lowest = min(
-        rate - _error(rate, share * seen.count) for share, rate in zip(SURE_SHARES, seen.sure, strict=True)
-    )
-    return max(0.0, lowest - (seen.doubt or 0.0) - ALLOWANCE)
+    rate = seen.sure_rate
+    return max(0.0, rate - _error(rate, SURE_SHARES[0] * seen.count) - (seen.doubt or 0.0) - ALLOWANCE)
 
 
-def _hidden(seen: Evidence, trusted: bool) -> float:
+def _hidden(seen: Evidence) -> float:
     """Wrong labels that honest voters may follow."""
     assert seen.honest is not None
-    flat = seen.sure[0] / seen.sure[-1] if seen.sure[-1] >= LEAST_FLOOR else 0.0
-    if trusted and flat >= FLAT:
-        return seen.honest * max(0.0, 1 - flat)
+    if not seen.trusted:
+        return (1 - seen.honest) / 2
+    if seen.flat >= FLAT:
+        return seen.honest * max(0.0, 1 - seen.flat)
     return min(seen.honest, (1 - seen.honest) / 2)
 
 
 def _error(share: float, count: float) -> float:
-    """Half the width of a share's 95 % interval."""
-    return 1.96 * (max(share * (1 - share), 0.0) / max(count, 1.0)) ** 0.5
+    """Half the width of a share's 95 % interval; not 0 where none was seen (Agresti and Coull)."""
+    count = max(count, 1.0)
+    middle = (share * count + 2) / (count + 4)
+    return 1.96 * (middle * (1 - middle) / (count + 4)) ** 0.5 + abs(middle - share)
 
 
 def blindly_wrong(pooled: Tensor, plan: Plan) -> float:
@@ -170,7 +229,7 @@ def blindly_wrong(pooled: Tensor, plan: Plan) -> float:
 
     A wrong label that is drawn blindly scores below the median of the classes that are not named half of the time, a
     right one seldom: twice the share below it. Weak voters put right labels there too and say too much; voters
-    that have learned labels by heart say too little.
+    that have memorised labels say too little.
     """
     judged = plan.judged.nonzero()[:, 0]
     judged = judged[:: max(1, len(judged) // 20_000)]

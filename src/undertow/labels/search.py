@@ -114,7 +114,6 @@ class LabelSearch:
         if len(self.names) != self.classes:
             self.names = tuple(map(str, range(self.classes)))
         self.plan = Plan.of(self.given, self.classes, config.folds, session.config.seed)
-        self.numbers = _spread(session.checkpoints) if config.checkpoints == AUTO else session.checkpoints
         layers = [name for name in session.layers(config.layers) if name != INPUT]
         if not layers:
             raise BadValue(
@@ -122,11 +121,14 @@ class LabelSearch:
                 "Name them: layers=...",
             )  # fmt: skip
         self.layers = (*([] if session.tokens_by_name else [INPUT]), *layers)
+        self.numbers = session.checkpoints if config.checkpoints != AUTO else self._spread()
 
     @cached_property
     def voters(self) -> list[VotesGauge]:
-        """One for each layer; neighbours are asked of the input, or else of the first checkpoint."""
-        ask_at = None if INPUT in self.layers else self.numbers[0]
+        """One for each layer; neighbours are asked of the input, or else of the first checkpoint if it is honest."""
+        first = self.numbers[0]
+        honest = INPUT not in self.layers and seen_at(self.session, self.layers[0], first).honest
+        ask_at = first if honest else None
         return [VotesGauge(name, self.plan, self.config.folds, self.numbers, ask_at) for name in self.layers]
 
     @cached_property
@@ -164,15 +166,15 @@ class LabelSearch:
 
     def _judged(self) -> LabelBeliefs:
         judge = Judge(self.plan)
+        for at in self.sound:  # answers first: they tell how much a checkpoint has memorised
+            said = self.session.value(self.outputs, at)
+            if said is not None:
+                judge.pool.add_outputs(torch.from_numpy(said.outputs), epochs_at(self.session, at))
         for gauge in self.voters:
             for at in self.numbers[:1] if gauge.layer == INPUT else self.sound:
                 votes = self._votes(gauge, at)
                 if votes is not None:
                     judge.add(seen_at(self.session, gauge.layer, at), votes)
-        for at in self.sound:
-            said = self.session.value(self.outputs, at)
-            if said is not None:
-                judge.pool.add_outputs(torch.from_numpy(said.outputs), epochs_at(self.session, at))
         return judge.conclude()
 
     @property
@@ -198,6 +200,12 @@ class LabelSearch:
                     named = torch.from_numpy(votes.directions).argmax(1, keepdim=True)
                     found[at, gauge.layer] = float(beliefs.beliefs.gather(1, named).mean())
         return found
+
+    def _spread(self) -> tuple[int, ...]:
+        """A few trained checkpoints; before them the untrained one where inputs cannot vote: it saw no label either."""
+        trained = spread([at for at in self.session.checkpoints if at > 0] or self.session.checkpoints)
+        start = () if INPUT in self.layers else tuple(at for at in self.session.checkpoints if at == 0)
+        return tuple(dict.fromkeys((*start, *trained)))
 
     def _count_classes(self) -> int:
         outputs, who = self.session.outputs, type(self.session.example_model).__name__
@@ -240,9 +248,8 @@ class LabelSearch:
         return notes
 
 
-def _spread(epochs: Sequence[int]) -> tuple[int, ...]:
-    """Up to eight checkpoints after the start, evenly in the logarithm of their number."""
-    trained = [epoch for epoch in epochs if epoch > 0] or list(epochs)
+def spread(trained: Sequence[int]) -> tuple[int, ...]:
+    """Up to eight of some checkpoints, evenly in the logarithm of their number."""
     if len(trained) <= MOST_CHECKPOINTS:
         return tuple(trained)
     wanted = np.geomspace(trained[0], trained[-1], MOST_CHECKPOINTS)

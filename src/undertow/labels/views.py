@@ -19,7 +19,7 @@ from torch import Tensor
 from undertow.errors import BadData
 
 HONEST_EPOCHS = 2.0
-"""A network that saw each label at most so often has learned next to none by heart."""
+"""A network that saw each label at most so often has memorised next to none."""
 FEWEST = 3
 """Samples of a class from which its labels are judged: with fewer, too little is left to judge by."""
 

@@ -25,6 +25,8 @@ WITHIN_FLOOR = 0.01
 WIDEST, LEADING = 1024, 512
 """Wider features are turned onto their leading directions."""
 MOST_STEPS = 100
+BLOCK = 16_384
+"""Rows that are judged at once, in float64."""
 
 
 def narrowed(rows: Tensor) -> Tensor:
@@ -52,8 +54,9 @@ def discriminant_votes(rows: Tensor, plan: Plan) -> Tensor:
         left = all_sizes - size
         means = (all_sums - total) / left.clamp(min=1)[:, None]
         solved = torch.cholesky_solve(means.T, factor)  # (D, C)
-        along = (rows[fold.to(rows.device)] @ solved.to(rows)).cpu().double()
-        votes[fold] = _likelihoods(along, means @ solved, left).float()
+        for block in fold.split(BLOCK):
+            along = (rows[block.to(rows.device)] @ solved.to(rows)).cpu().double()
+            votes[block] = _likelihoods(along, means @ solved, left).float()
     return votes
 
 
@@ -72,8 +75,9 @@ def direction_votes(rows: Tensor, plan: Plan) -> Tensor:
     lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
     votes = torch.empty(len(rows), plan.classes)
     for at, fold in enumerate(plan.folds):
-        mine = fold.to(rows.device)
-        votes[fold] = ((rows[mine] / lengths[mine]) @ vectors[at].T).cpu()
+        for block in fold.split(BLOCK):
+            mine = block.to(rows.device)
+            votes[block] = _lowest_where(~vectors[at].any(1), (rows[mine] / lengths[mine]) @ vectors[at].T).cpu()
     return votes
 
 
@@ -102,9 +106,14 @@ def _likelihoods(along: Tensor, gram: Tensor, sizes: Tensor) -> Tensor:
     between, turn = torch.linalg.eigh(shares[:, None] * gram * shares)
     within = (1 - between).clamp(min=WITHIN_FLOOR)
     solve = scale[:, None] * ((turn / within) @ turn.T) / scale
-    found = along @ solve - (gram @ solve).diagonal() / 2
-    lowest = found.masked_fill(~there, torch.inf).amin(1, keepdim=True)
-    return torch.where(there, found, lowest)
+    return _lowest_where(~there, along @ solve - (gram @ solve).diagonal() / 2)
+
+
+def _lowest_where(absent: Tensor, votes: Tensor) -> Tensor:
+    """Votes (N, C) with the lowest of each row for classes (C,) that nobody could learn."""
+    if bool(absent.all()):
+        return votes
+    return torch.where(absent, votes.masked_fill(absent, torch.inf).amin(1, keepdim=True), votes)
 
 
 def _factor(rows: Tensor) -> Tensor:

@@ -1,0 +1,177 @@
+"""How many labels are wrong: bounds on planted data, and the arithmetic of the evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from undertow.labels.judge import judge_labels
+from undertow.labels.rate import (
+    ALLOWANCE,
+    LEAST_SKILL,
+    MOST_DOUBT,
+    Evidence,
+    HonestCounts,
+    blindly_wrong,
+    rate_answer,
+)
+from undertow.labels.views import Plan, View
+
+FLAT = Evidence(
+    count=5000, classes=10, sure=(0.20, 0.20, 0.20), doubt=0.01, honest=0.24, commonest=0.1, everyone=0.22,
+    learned=False, ruled_out=0.2,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.05, 0.2, 0.4])
+@pytest.mark.parametrize("pairwise", [False, True], ids=["any", "next"])
+@pytest.mark.parametrize("apart", [1.0, 2.0], ids=["overlap", "apart"])
+def test_the_interval_holds_planted_rates(blobs, flipped, rate, pairwise, apart):
+    rows, true = blobs([300] * 6, apart=apart)
+    given = flipped(true, rate, 6, pairwise=pairwise)
+    answer = judge_labels(given, 6, [View(rows=rows)]).rate
+    wrong = float((given != true).float().mean())
+    assert answer.low <= wrong <= answer.high
+    if apart == 2.0:
+        assert answer.told
+        assert answer.high - answer.low <= 0.25
+        assert answer.value == pytest.approx(wrong, abs=0.05)
+    if rate == 0:
+        assert answer.low == 0
+
+
+def test_noise_that_follows_the_input_is_not_called_small(blobs):
+    """Wrong near the border to the nearest other class: as overlap looks. The range must reach to it."""
+    rows, true = blobs([300] * 6, apart=1.0)
+    far = torch.cdist(rows, torch.stack([rows[true == one].mean(0) for one in range(6)]))
+    far = far.scatter(1, true[:, None], torch.inf)
+    near = far.min(1)
+    hit = near.values < near.values.quantile(0.3)
+    given = torch.where(hit, near.indices, true)
+    answer = judge_labels(given, 6, [View(rows=rows)]).rate
+    assert answer.low <= 0.3 <= answer.high
+
+
+def test_features_that_tell_nothing_cannot_tell(flipped):
+    draws = torch.Generator().manual_seed(0)
+    true = torch.arange(1000) % 4
+    found = judge_labels(flipped(true, 0.3, 4), 4, [View(rows=torch.randn(1000, 10, generator=draws))])
+    assert found.rate.value is None
+    assert not found.rate.told
+    assert (found.rate.low, found.rate.high) == (0.0, 0.75)
+    assert str(found.rate).startswith("cannot tell: 0.0 to 75.0 % of the labels may be wrong (the features hardly tell")
+
+
+def test_what_has_learned_the_labels_alone_cannot_tell(blobs, flipped):
+    rows, true = blobs([200] * 5)
+    found = judge_labels(flipped(true, 0.3, 5), 5, [View("fc", 30, rows=rows)])
+    assert found.rate.value is None
+    assert (found.rate.low, found.rate.high) == (0.0, 0.8)
+    assert "give inputs or frozen features" in found.rate.reason
+
+
+def test_one_voter_cannot_be_checked(blobs, flipped):
+    rows, true = blobs([200] * 5)
+    far = torch.cdist(rows, torch.stack([rows[true == one].mean(0) for one in range(5)]))
+    found = judge_labels(flipped(true, 0.3, 5), 5, probabilities=[(-far).softmax(1)])
+    assert found.rate.value is None
+    assert "only one voter" in found.rate.reason
+
+
+def test_bounds_of_even_noise_by_hand():
+    answer = rate_answer(FLAT)
+
+    def error(share: float, count: float) -> float:
+        middle = (share * count + 2) / (count + 4)
+        return 1.96 * (middle * (1 - middle) / (count + 4)) ** 0.5 + abs(middle - share)
+
+    assert answer.told
+    assert answer.low == pytest.approx(0.2 - error(0.2, 1500) - 0.01 - ALLOWANCE)
+    assert answer.high == pytest.approx(0.24 + error(0.24, 5000))
+    assert answer.low <= answer.value <= answer.high
+    assert str(answer).startswith(f"{100 * answer.value:.1f} % of the labels are wrong (")
+
+
+def test_a_rate_that_rises_with_doubt_is_followed_to_where_none_is_left():
+    rising = replace(FLAT, sure=(0.06, 0.10, 0.14))
+    # Through (.3, .06) and (.7, .14): 0 where no doubt is left.
+    assert rising.sure_rate == pytest.approx(0.0)
+    assert replace(FLAT, sure=(0.10, 0.12, 0.14)).sure_rate == pytest.approx(0.07)
+    assert replace(FLAT, sure=(0.14, 0.12, 0.10)).sure_rate == pytest.approx(0.10)
+    answer = rate_answer(rising)
+    assert answer.low == 0
+    assert answer.high == pytest.approx(2 * 0.24, abs=0.02)  # as many may hide as are seen
+    assert not answer.told
+    assert answer.value is None
+
+
+def test_trust_and_what_the_matrix_is_worth():
+    assert FLAT.trusted
+    assert FLAT.matrix_trust == 1.0
+    assert replace(FLAT, sure=(0.06, 0.10, 0.14)).matrix_trust == 0.5
+    assert replace(FLAT, sure=(0.0, 0.01, 0.02)).matrix_trust == 0.5
+    for untrusted in (
+        replace(FLAT, doubt=MOST_DOUBT + 0.01), replace(FLAT, doubt=None), replace(FLAT, honest=None),
+        replace(FLAT, honest=0.9 - LEAST_SKILL / 2),
+    ):  # fmt: skip
+        assert not untrusted.trusted
+        assert untrusted.matrix_trust == 0.0
+        answer = rate_answer(untrusted)
+        assert answer.low == 0
+        assert answer.value is None
+        assert 0 <= untrusted.guess <= 1
+    doubtful = rate_answer(replace(FLAT, doubt=0.2))
+    assert "voters differ on 20 %" in doubtful.reason
+    assert doubtful.high == pytest.approx(0.24 + 0.76 / 2, abs=0.02)  # half of what is agreed with may be wrong
+
+
+def test_the_guess_lies_between_the_sure_rate_and_what_all_contradict():
+    """The less of the overlap is resolved by learning, the more of it is noise."""
+    rising = replace(FLAT, sure=(0.10, 0.12, 0.14), honest=0.30, learned=True)
+    guesses = [replace(rising, everyone=everyone).guess for everyone in (0.08, 0.15, 0.20, 0.30)]
+    assert guesses == sorted(guesses)
+    assert guesses[-1] == pytest.approx(0.30)  # nothing resolved: all noise
+    for guess, everyone in zip(guesses, (0.08, 0.15, 0.20, 0.30), strict=True):
+        assert 0.07 - 1e-9 <= guess <= max(0.08, everyone) + 1e-9
+    assert FLAT.guess == pytest.approx(0.2 + 0.4 * 0.02)
+    # The surest few may be wrong more often by chance: never more are flagged than honest voters contradict.
+    assert replace(FLAT, sure=(0.30, 0.28, 0.26), everyone=0.24).guess == pytest.approx(0.24)
+
+
+def test_no_wrong_label_in_few_samples_is_not_certainty():
+    few = replace(FLAT, count=60, sure=(0.0, 0.0, 0.0), honest=0.0, everyone=0.0)
+    answer = rate_answer(few)
+    assert answer.low == 0
+    assert 0.03 < answer.high < 0.15
+
+
+def test_counts_of_honest_voters_by_hand():
+    labels = torch.arange(400) % 4
+    plan = Plan.of(labels, 4, 5, 0)
+    draws = torch.Generator().manual_seed(0)
+    pooled = torch.randn(400, 4, generator=draws) + 2 * torch.nn.functional.one_hot(labels, 4)
+    named = pooled.argmax(1)
+    other = torch.where(torch.arange(400) % 10 == 0, (named + 1) % 4, named).int()
+    counts = HonestCounts.of(pooled, plan, [named.int(), other])
+    assert counts.contradicted == pytest.approx(float((named != labels).float().mean()))
+    top = pooled.topk(2, 1).values
+    margin = top[:, 0] - top[:, 1]
+    half = torch.zeros(400, dtype=torch.bool)
+    for one in range(4):
+        mine = (named == one).nonzero()[:, 0]
+        half[mine[margin[mine].argsort(descending=True)[: -(-len(mine) // 2)]]] = True
+    assert counts.doubt == pytest.approx(float((other[half] != named[half]).float().mean()) / 2, abs=1e-6)
+    assert HonestCounts.of(pooled, plan, [other]).doubt is None
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3, 0.6])
+def test_labels_given_blindly_are_counted(rate, flipped):
+    true = torch.arange(4000) % 8
+    given = flipped(true, rate, 8)
+    draws = torch.Generator().manual_seed(0)
+    pooled = torch.randn(4000, 8, generator=draws) + 6 * torch.nn.functional.one_hot(true, 8)
+    assert blindly_wrong(pooled, Plan.of(given, 8, 5, 0)) == pytest.approx(
+        float((given != true).float().mean()), abs=0.03
+    )
