@@ -1,17 +1,23 @@
-"""`undertow labels`: training labels that look wrong, with proposals."""
+"""`undertow labels`: labels that look wrong, with proposals; of a run, or of features and labels in files."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from undertow.cli.flags import FLAGS, BadUsage
 from undertow.cli.given_run import Theirs, load_given, open_given
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, counted, percent, print_json, table, thousands
 from undertow.errors import BadValue
+from undertow.labels.exports import NOTHING, Exports, named_table
+from undertow.labels.given_files import GivenFiles, Shown, read_label_file
 from undertow.labels.settings import CleanWay, LabelConfig
+from undertow.session.settings import Labels
 from undertow.words import layer_name
 
 if TYPE_CHECKING:
@@ -19,77 +25,259 @@ if TYPE_CHECKING:
 
     from undertow.labels.choice import Choice
     from undertow.labels.findings import LabelErrors
+    from undertow.labels.given import GivenLabels
+    from undertow.session.session import Session
+    from undertow.training.labels_file import LabelsFile
     from undertow.training.run import Run
+
+WITHOUT_RUN = ("folds", "seed", "memory")
+"""Settings that mean something without a run."""
+LONGEST = 60
+"""Letters of a text on the screen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchFlags(LabelConfig):
+    """How to search; --labels is the file of labels here."""
+
+    labels: Annotated[Labels, Parameter(name="--held-out")] = "clean"
+    """With --choose, what the held-out labels are: clean, noisy, or none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """What to write and to list."""
+
+    top: int = 20
+    """How many suspects to list."""
+    out: Path | None = None
+    """Write one row per sample to this .parquet or .csv file."""
+    report: Path | None = None
+    """Without a run, the folder for report.html and the suspects in it; a run's own folder keeps them in any case."""
+    clean: CleanWay | None = None
+    """relabel gives suspects the proposed label, drop leaves them out; needs --cleaned."""
+    cleaned: Path | None = None
+    """The .parquet file for `undertow train --labels`."""
+    above: float | None = None
+    """With --clean, suspect labels with a higher score than this, instead of the flagged ones."""
+    pred_probs: Path | None = None
+    """Write class probabilities (samples, classes) to this .npy file, as cleanlab reads them."""
+
+    def check(self) -> None:
+        """What is wrong is said before anything is computed."""
+        if self.top < 0:
+            raise BadValue("labels --top", "0 or more", self.top)
+        if self.clean is not None and self.cleaned is None:
+            raise BadUsage("labels: --clean needs a file to write to. Add --cleaned cleaned.parquet.")
+        kinds = (("out", (".parquet", ".csv")), ("cleaned", (".parquet",)), ("pred_probs", (".npy",)))
+        for name, endings in kinds:
+            path: Path | None = getattr(self, name)
+            if path is not None and path.suffix not in endings:
+                flag = name.replace("_", "-")
+                raise BadValue(f"labels --{flag}", f"a {' or '.join(endings)} file", str(path))
+        if self.report is not None and any(
+            (self.report / name).exists() for name in ("run.json", "audit.parquet")
+        ):
+            raise BadUsage(
+                f"labels: --report {self.report} is a run's folder. Name another, for example found."
+            )
+
+    def write(self, found: LabelErrors, run: Run | None, shown: Shown) -> list[Path]:
+        """Write the files; those written."""
+        from undertow.labels.suspects import cleaned_labels, write_table
+
+        if self.out is not None:
+            write_table(found, self.out, shown)
+        if self.cleaned is not None:
+            kept = cleaned_labels(found, run, self.clean or "relabel", above=self.above)
+            kept.write(self.cleaned, () if run else found.classes)
+        if self.pred_probs is not None:
+            _write_array(found, self.pred_probs)
+        return [path for path in (self.out, self.cleaned, self.pred_probs) if path is not None]
 
 
 def labels(
-    run: Path,
+    run: Path | None = None,
     *,
-    top: int = 20,
-    out: Path | None = None,
-    clean: CleanWay | None = None,
-    cleaned: Path | None = None,
-    above: float | None = None,
-    pred_probs: Path | None = None,
+    files: Annotated[GivenFiles, FLAGS] = GivenFiles(),  # noqa: B008  (frozen)
+    outputs: Annotated[Outputs, FLAGS] = Outputs(),  # noqa: B008
+    exports: Annotated[Exports, FLAGS] = Exports(),  # noqa: B008
+    apply: Path | None = None,
     choose: bool = False,
-    config: Annotated[LabelConfig, FLAGS] = LabelConfig(),  # noqa: B008  (frozen)
+    config: Annotated[SearchFlags, FLAGS] = SearchFlags(),  # noqa: B008
     theirs: Annotated[Theirs, FLAGS] = Theirs(),  # noqa: B008
     json: bool = False,
 ) -> None:
-    """Find training labels that look wrong, by what the layers say about their samples.
+    """Find labels that look wrong: of a run, or of --features FILE --labels FILE without one.
 
-    The run's folder keeps the most suspicious ones, for the gallery of its report.
+    A run's folder keeps the most suspicious ones, for the gallery of its report.
 
     Args:
-        run: The run's folder, or any folder of checkpoints with --model and --data.
-        top: How many suspects to list.
-        out: Write one row per training sample to this .parquet or .csv file.
-        clean: relabel gives suspects the proposed label, drop leaves them out; needs --cleaned.
-        cleaned: The .parquet file for `undertow train --labels`.
-        above: With --clean, suspect labels with a higher score than this, instead of the flagged ones.
-        pred_probs: Write class probabilities (samples, classes) to this .npy file, as cleanlab reads them.
+        run: The run's folder, or any folder of checkpoints with --model and --data; with --apply also a file of labels.
+        files: What to search without a run.
+        outputs: What to write.
+        exports: Files for other programs.
+        apply: Reviewed labels (.csv, .parquet, or Label Studio's export .json) to put in place and write to --cleaned.
         choose: Say too which checkpoint to use, and which layer to put a new head on.
         config: How to search.
         theirs: What other programs' checkpoints do not say.
         json: Print one JSON object.
     """
-    _check(top, clean, cleaned, pred_probs)
+    outputs.check()
+    if apply is not None:
+        _apply(apply, run, files, outputs, exports, theirs, json)
+        return
+    _check_source(run, files, outputs, choose, config)
+    searched = (
+        _search_files(files, config)
+        if run is None
+        else _search_run(run, files, theirs, config, json, choose=choose)
+    )
+    found, opened, shown = searched.found, searched.run, searched.shown
+    written = _written(searched, outputs, exports, str(files.labels))
+    if json:
+        print_json(
+            {**facts_of(found, searched.choice, outputs.top, shown), "written": list(map(str, written))}
+        )
+    else:
+        _tell(console(), searched, outputs.top, opened, written)
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """What was found, and of what."""
+
+    found: LabelErrors
+    run: Run | None = None
+    shown: Shown = NOTHING
+    x: Any = None
+    choice: Choice | None = None
+
+
+def _check_source(
+    run: Path | None, files: GivenFiles, outputs: Outputs, choose: bool, config: SearchFlags
+) -> None:
+    if run is not None:
+        if files.any:
+            raise BadUsage(
+                "labels: wanted a run, or --features and --labels, got both. Leave one of them out."
+            )
+        if outputs.report is not None:
+            raise BadUsage(
+                f"labels: --report is for searches without a run. `undertow report {run}` writes it."
+            )
+        return
+    if not files.any:
+        raise BadUsage(
+            "labels: RUN is missing. Give the run's folder, or --features emb.npy --labels y.csv without one."
+        )
+    if files.labels is None or not (files.features or files.probabilities):
+        lacking = "--labels y.csv" if files.labels is None else "--features emb.npy or --probabilities p.npy"
+        raise BadUsage(f"labels: labels are searched with what is known of their samples. Add {lacking}.")
+    default = SearchFlags()
+    idle = [
+        own.name
+        for own in fields(config)
+        if own.name not in WITHOUT_RUN and getattr(config, own.name) != getattr(default, own.name)
+    ] + ["choose"] * choose
+    if idle:
+        raise BadUsage(f"labels: --{idle[0].replace('_', '-')} needs a run. Leave it out.")
+
+
+def _search_files(files: GivenFiles, config: SearchFlags) -> Searched:
+    from undertow.labels.search import label_errors
+
+    features, likely = files.read_features(), files.read_probabilities()
+    count = len(next(iter(features.values())) if features else likely[0] if likely else ())
+    given = files.read_labels(count)
+    shown = files.read_shown(len(given))
+    found = label_errors(features=features, labels=given, pred_probs=likely, config=config)
+    return Searched(found, shown=shown)
+
+
+def _search_run(
+    run: Path, files: GivenFiles, theirs: Theirs, config: SearchFlags, quiet: bool, *, choose: bool
+) -> Searched:
     from undertow.labels.choice import choose_checkpoint
     from undertow.labels.search import label_errors, search_config
-    from undertow.labels.suspects import cleaned_labels, write_suspects, write_table
     from undertow.session.session import Session
 
     opened = open_given(run, theirs)
     samples = load_given(opened, theirs.data, config.scaling) or opened.data()
-    screen = console()
-    if samples.note and not json:
-        screen.print(f"Note: {samples.note}", markup=False)
-    session = Session(opened, samples, config=search_config(config), progress=ProgressBar(quiet=json))
+    if samples.note and not quiet:
+        console().print(f"Note: {samples.note}", markup=False)
+    shown = files.read_shown(len(samples.train))
+    session: Session = Session(
+        opened, samples, config=search_config(config), progress=ProgressBar(quiet=quiet)
+    )
     found = label_errors(session, config=config)
-    written = write_suspects(found, samples.train.x, opened.path)
-    if out is not None:
-        write_table(found, out)
-    if cleaned is not None:
-        cleaned_labels(found, opened, clean or "relabel", above=above).write(cleaned)
-    if pred_probs is not None:
-        _write_array(found, pred_probs)
-    written += [path for path in (out, cleaned, pred_probs) if path is not None]
     choice = choose_checkpoint(session, errors=found, config=config) if choose else None
+    return Searched(found, opened, shown, samples.train.x, choice)
+
+
+def _written(searched: Searched, outputs: Outputs, exports: Exports, source: str) -> list[Path]:
+    """Write everything that was asked for."""
+    from undertow.labels.suspects import write_facts, write_suspects
+
+    found, run, shown = searched.found, searched.run, searched.shown
+    written: list[Path] = []
+    if run is not None:
+        written += write_suspects(found, searched.x, run.path, shown=shown)
+    elif outputs.report is not None:
+        from undertow.report.page import write_report
+
+        # Samples with neither picture nor text are listed by their number.
+        listed = shown if shown.any else replace(shown, texts=("",) * len(found.given))
+        written += write_suspects(found, None, outputs.report, shown=listed)
+        written += [write_facts(found, source, outputs.report)]
+        written += [write_report([outputs.report], outputs.report / "report.html")]
+    return [*written, *outputs.write(found, run, shown), *exports.write(found, shown)]
+
+
+def _apply(
+    apply: Path, run: Path | None, files: GivenFiles, outputs: Outputs, exports: Exports, theirs: Theirs, json: bool
+) -> None:  # fmt: skip
+    """Put reviewed labels in their places; nothing is searched."""
+    source = run or files.labels
+    if source is None or outputs.cleaned is None:
+        wanted = "a run's folder or a file of labels" if source is None else "--cleaned cleaned.parquet"
+        raise BadUsage(f"labels: --apply needs {wanted}. Add it.")
+    idle = [name for name in ("clean", "out", "report", "pred_probs") if getattr(outputs, name) is not None]
+    if idle or exports.any:
+        flag = idle[0].replace("_", "-") if idle else "to-..."
+        raise BadUsage(f"labels: --apply searches nothing, so there is nothing for --{flag}. Leave it out.")
+    from undertow.labels.reviewed import apply_review, read_review
+
+    answers = read_review(apply)
+    given, opened = _given_labels(source, theirs)
+    done = apply_review(given, answers, str(apply))
+    _labels_file(done.labels, opened).write(outputs.cleaned, () if opened else given.names)
     if json:
-        print_json({**facts_of(found, choice, top), "written": list(map(str, written))})
-    else:
-        _tell(screen, found, choice, top, opened, written)
+        kinds = ("changed", "confirmed", "left_open", "unknown")
+        facts = {name: list(getattr(done, name)) for name in kinds}
+        counts = {"not_reviewed": done.not_reviewed, "without_label": done.without_label}
+        print_json({**facts, **counts, "written": [str(outputs.cleaned)]})
+        return
+    console().print(f"Labels: {done}\nWritten: {outputs.cleaned}", markup=False)
 
 
-def _check(top: int, clean: CleanWay | None, cleaned: Path | None, pred_probs: Path | None) -> None:
-    """What is wrong is said before anything is computed."""
-    if top < 0:
-        raise BadValue("labels --top", "0 or more", top)
-    if clean is not None and cleaned is None:
-        raise BadUsage("labels: --clean needs a file to write to. Add --cleaned cleaned.parquet.")
-    for flag, path, ending in (("--cleaned", cleaned, ".parquet"), ("--pred-probs", pred_probs, ".npy")):
-        if path is not None and path.suffix != ending:
-            raise BadValue(f"labels {flag}", f"a {ending} file", str(path))
+def _given_labels(source: Path, theirs: Theirs) -> tuple[GivenLabels, Run | None]:
+    """The labels that were reviewed: of a run, or of a file."""
+    from undertow.labels.given import GivenLabels, read_labels
+
+    if not source.is_dir():
+        return read_labels(read_label_file(source)), None
+    opened = open_given(source, theirs)
+    data = load_given(opened, theirs.data, None) or opened.data()
+    return GivenLabels(data.train.y, tuple(data.classes)), opened
+
+
+def _labels_file(found: Any, run: Run | None) -> LabelsFile:
+    """Labels to train on, without those that are missing."""
+    from undertow.training.labels_file import LabelsFile
+
+    rows = (found >= 0).nonzero()[:, 0]
+    return LabelsFile.of(rows, found[rows]) if run is None else run.labels_file(rows, found[rows])
 
 
 def _write_array(found: LabelErrors, path: Path) -> None:
@@ -101,36 +289,50 @@ def _write_array(found: LabelErrors, path: Path) -> None:
         np.save(stream, found.pred_probs)
 
 
-def facts_of(found: LabelErrors, choice: Choice | None, top: int) -> dict[str, Any]:
+def facts_of(found: LabelErrors, choice: Choice | None, top: int, shown: Shown = NOTHING) -> dict[str, Any]:
     """What was found, in plain values."""
     rate = found.rate
     return {
         "samples": len(found.given), "rate": rate.value, "rate_low": rate.low, "rate_high": rate.high,
         "rate_reason": rate.reason, "flagged": int(found.flagged.sum()), "noise_matrix": found.noise_matrix.tolist(),
-        "suspects": found.suspects(top).to_dict("records"), "notes": list(found.notes),
+        "suspects": named_table(found, shown, found.suspects(top)).to_dict("records"), "notes": list(found.notes),
         "checkpoint": choice and choice.epoch,
         "graft": choice and dict(zip(("checkpoint", "layer"), choice.graft, strict=True)),
     }  # fmt: skip
 
 
-def _tell(
-    screen: Console, found: LabelErrors, choice: Choice | None, top: int, run: Run, written: list[Path]
-) -> None:
+def _tell(screen: Console, searched: Searched, top: int, run: Run | None, written: list[Path]) -> None:
+    found, choice = searched.found, searched.choice
     screen.print(str(found), markup=False)
     if top:
-        known = ["true"] * (found.true is not None)
-        named, shares = ["given", "proposed", *known], ["score", "confidence"]
-        rows = [
-            [row["sample"], *(found.class_name(row[name]) for name in named), *(percent(row[name]) for name in shares)]
-            for row in found.suspects(top).to_dict("records")
-        ]  # fmt: skip
-        heads = ["sample", *named, "wrong", "confidence"]
-        screen.print(table("", heads, rows, right=["sample", "wrong", "confidence"]))
+        _list(screen, found, top, searched.shown)
     if found.true is not None:
         screen.print(_known_words(found), markup=False)
-    if choice is not None:
+    if choice is not None and run is not None:
         screen.print(_choice_words(choice, run.unit, run.path), markup=False, soft_wrap=True)
-    screen.print(f"Written: {', '.join(map(str, written))}", markup=False)
+    if written:
+        screen.print(f"Written: {', '.join(map(str, written))}", markup=False)
+
+
+def _list(screen: Console, found: LabelErrors, top: int, shown: Shown) -> None:
+    """The suspects as a table."""
+    known = ["true"] * (found.true is not None)
+    named, shares = ["given", "proposed", *known], ["score", "confidence"]
+    texts = ["text"] * (shown.texts is not None)
+    rows = [
+        [
+            row["sample"], *(found.class_name(row[name]) for name in named), *(percent(row[name]) for name in shares),
+            *(_short(row[name]) for name in texts),
+        ]
+        for row in named_table(found, shown, found.suspects(top)).to_dict("records")
+    ]  # fmt: skip
+    heads = ["sample", *named, "wrong", "confidence", *texts]
+    screen.print(table("", heads, rows, right=["sample", "wrong", "confidence"]))
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 
 def _choice_words(choice: Choice, unit: str, run: Path) -> str:

@@ -135,6 +135,21 @@ class LabelErrors:
         judged = order[self.found.judged[order]]
         return self.table.iloc[judged[:count].numpy()]
 
+    def review_order(self, count: int) -> Tensor:
+        """(count,) sample numbers in the order in which to look at their labels: the flagged ones, then by score.
+
+        Flagged ones are spread over pairs of given and proposed class by the pairs' sizes, best score of each first.
+        """
+        order = torch.argsort(self.scores + self.flagged.double(), descending=True, stable=True)
+        order = order[self.found.judged[order]]
+        flagged = order[self.flagged[order]]
+        pairs = self.given[flagged] * (len(self.classes) + 1) + self.proposed[flagged]
+        place = torch.zeros(len(flagged), dtype=torch.float64)
+        for pair in pairs.unique():
+            own = (pairs == pair).nonzero()[:, 0]
+            place[own] = (torch.arange(len(own)) + 0.5).double() / len(own)
+        return torch.cat([flagged[place.argsort(stable=True)], order[len(flagged) :]])[:count]
+
     def __repr__(self) -> str:
         return f"<LabelErrors: {len(self.given)} samples, {self.rate}>"
 

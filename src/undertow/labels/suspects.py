@@ -2,11 +2,14 @@
 
 write_table(found, Path("labels.parquet"))                # or .csv: one row per training sample
 write_suspects(found, samples, run.path)                  # suspects.parquet and suspects.npz, for the report
+write_facts(found, "y.csv", Path("found"))                # what the report of a folder without a run tells beside them
 cleaned_labels(found, run, "relabel").write(path)         # for `undertow train --labels`
 """
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,52 +18,95 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from undertow.errors import BadValue
-from undertow.files import aside
+from undertow._version import __version__
+from undertow.errors import BadData, BadValue
+from undertow.files import aside, write_text
+from undertow.labels.exports import NOTHING, named_table, save_table
 from undertow.labels.findings import CleanWay, LabelErrors
+from undertow.labels.given_files import Shown
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from undertow.training.labels_file import LabelsFile
     from undertow.training.run import Run
 
-TABLE, PICTURES = "suspects.parquet", "suspects.npz"
+TABLE, PICTURES, FACTS = "suspects.parquet", "suspects.npz", "audit.json"
 MOST_PICTURES = 120
 WIDEST_PICTURE = 96
 """Pixels of a thumbnail's side; larger pictures are thinned out to it."""
 
 
-def write_table(found: LabelErrors, path: Path) -> None:
+def write_table(found: LabelErrors, path: Path, shown: Shown = NOTHING) -> None:
     """Write one row per training sample to a .parquet or .csv file."""
-    write = {".parquet": _parquet, ".csv": _csv}.get(path.suffix)
-    if write is None:
+    if path.suffix not in (".parquet", ".csv"):
         raise BadValue("labels --out", "a .parquet or .csv file", str(path))
-    with aside(path) as part:
-        write(found.table, part)
+    save_table(named_table(found, shown), path)
 
 
-def write_suspects(found: LabelErrors, x: Any, folder: Path, *, most: int = MOST_PICTURES) -> list[Path]:
-    """Write the most suspicious samples for the report; pictures only where samples are pictures."""
-    listed = found.suspects(most)
-    with aside(folder / TABLE) as part:
-        _parquet(listed, part)
-    if not isinstance(x, Tensor) or x.ndim != 4 or x.shape[1] not in (1, 3):
+def write_suspects(
+    found: LabelErrors, x: Any, folder: Path, *, shown: Shown = NOTHING, most: int = MOST_PICTURES
+) -> list[Path]:
+    """Write the most suspicious samples for the report; pictures where `x` or `shown` has some."""
+    listed = named_table(found, shown, found.suspects(most))
+    rows = listed["sample"].to_numpy()
+    pictures = _pictures(x, shown, rows)
+    save_table(listed, folder / TABLE)
+    if pictures is None:
         (folder / PICTURES).unlink(
             missing_ok=True
         )  # of an earlier search: they would not belong to this table
         return [folder / TABLE]
-    rows = listed["sample"].to_numpy()
     with aside(folder / PICTURES) as part, part.open("wb") as stream:
-        np.savez_compressed(stream, sample=rows, images=_thumbnails(x, torch.from_numpy(rows.copy())))
+        np.savez_compressed(stream, **pictures)
     return [folder / TABLE, folder / PICTURES]
 
 
-def cleaned_labels(found: LabelErrors, run: Run, way: CleanWay, *, above: float | None = None) -> LabelsFile:
+def write_facts(found: LabelErrors, name: str, folder: Path) -> Path:
+    """Write what a report tells of a search without a run: the answer, the classes, and which sections there are."""
+    facts = {
+        "format": 1, "made": datetime.now(UTC).isoformat(timespec="seconds"), "undertow": __version__,
+        "headline": f"{found.rate}.".capitalize(), "sections": ["labels", "facts"],
+        "data": {"name": name, "samples": len(found.given), "classes": list(found.classes)},
+        "measures": {"flagged": int(found.flagged.sum())},
+    }  # fmt: skip
+    write_text(folder / FACTS, json.dumps(facts, ensure_ascii=False))
+    return folder / FACTS
+
+
+def cleaned_labels(
+    found: LabelErrors, run: Run | None, way: CleanWay, *, above: float | None = None
+) -> LabelsFile:
     """Labels to train on, with the numbers that the samples have in the training split as it is loaded."""
     table = found.clean(way, above=above)
     sample, label = (torch.from_numpy(table[name].to_numpy().copy()) for name in ("sample", "label"))
-    return run.labels_file(sample, label)
+    if run is not None:
+        return run.labels_file(sample, label)
+    from undertow.training.labels_file import LabelsFile
+
+    return LabelsFile.of(sample, label)
+
+
+def _pictures(x: Any, shown: Shown, rows: NDArray[np.int64]) -> dict[str, Any] | None:
+    """What the gallery reads; None where samples are no pictures."""
+    if shown.files is not None:
+        return {str(row): _thumbnail(shown.files[row]) for row in rows}
+    pixels = x if shown.pixels is None else torch.from_numpy(np.ascontiguousarray(shown.pixels))
+    if not isinstance(pixels, Tensor) or pixels.ndim != 4 or pixels.shape[1] not in (1, 3):
+        return None
+    return {"sample": rows, "images": _thumbnails(pixels, torch.from_numpy(rows.copy()))}
+
+
+def _thumbnail(path: Path) -> NDArray[np.uint8]:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as opened:
+            small = opened.convert("RGB")
+    except (OSError, UnidentifiedImageError) as error:
+        raise BadData(
+            f"--images: {path} cannot be read as a picture. Mend it or leave --images out."
+        ) from error
+    small.thumbnail((WIDEST_PICTURE, WIDEST_PICTURE))
+    return np.asarray(small, np.uint8)
 
 
 def _thumbnails(x: Tensor, rows: Tensor) -> NDArray[np.uint8]:
@@ -71,11 +117,3 @@ def _thumbnails(x: Tensor, rows: Tensor) -> NDArray[np.uint8]:
         return small.numpy()
     low, high = float(x.min()), float(x.max())
     return ((small.float() - low) * (255 / ((high - low) or 1.0))).round().to(torch.uint8).numpy()
-
-
-def _parquet(table: pd.DataFrame, path: Path) -> None:
-    table.to_parquet(path, index=False)
-
-
-def _csv(table: pd.DataFrame, path: Path) -> None:
-    table.to_csv(path, index=False)

@@ -4,7 +4,8 @@
         suspect["given"], suspect["proposed"], suspect["score"], suspect["image"]     # data:image/png;base64,...
 
 suspects.npz holds the thumbnails, uint8 of (H, W), (H, W, 1) or (H, W, 3): one array named after each sample's
-number, or `sample` (N,) and `images` (N, ...) in the same order.
+number, or `sample` (N,) and `images` (N, ...) in the same order. Samples without a picture are shown by the column
+`text` of suspects.parquet, where it has one.
 """
 
 from __future__ import annotations
@@ -23,23 +24,27 @@ from undertow.report.tables import plain
 
 MOST = 120
 """Suspects on a page, the most suspicious first."""
+LONGEST = 400
+"""Letters shown of a text."""
 
 
 def suspects(folder: Path, classes: Sequence[str]) -> list[dict[str, Any]]:
-    """The suspects with their pictures; none where either file is missing."""
+    """The suspects with their pictures or texts; none where there are neither."""
     table, pictures = folder / "suspects.parquet", folder / "suspects.npz"
-    if not (table.is_file() and pictures.is_file()):
+    if not table.is_file():
         return []
     rows = read_table(table)
     rows = rows.sort_values("score", ascending=False) if "score" in rows else rows
-    images = _images(pictures)
-    shown = [row for row in rows.to_dict("records") if int(row["sample"]) in images][:MOST]
-    return [_suspect(row, images[int(row["sample"])], classes) for row in shown]
+    images = _images(pictures) if pictures.is_file() else {}
+    records = [row for row in rows.to_dict("records") if int(row["sample"]) in images or "text" in row]
+    return [_suspect(row, images.get(int(row["sample"])), classes) for row in records[:MOST]]
 
 
-def _suspect(row: dict[Any, Any], image: NDArray[np.uint8], classes: Sequence[str]) -> dict[str, Any]:
+def _suspect(row: dict[Any, Any], image: NDArray[np.uint8] | None, classes: Sequence[str]) -> dict[str, Any]:
+    text = str(row.get("text") or "")
     return {
-        "sample": int(row["sample"]), "image": data_uri(image), "given": _named(row.get("given"), classes),
+        "sample": int(row["sample"]), "image": None if image is None else data_uri(image),
+        "text": text if len(text) <= LONGEST else f"{text[:LONGEST]}…", "given": _named(row.get("given"), classes),
         "proposed": _named(row.get("proposed"), classes), "true": _known(row.get("true"), classes),
         "score": plain(row.get("score")), "confidence": plain(row.get("confidence")),
     }  # fmt: skip
@@ -50,7 +55,7 @@ def _known(label: Any, classes: Sequence[str]) -> str | None:
 
 
 def _named(label: Any, classes: Sequence[str]) -> str:
-    if label is None or label != label:
+    if label is None or label != label or label == -1:  # -1: none was given, or none stands out
         return "?"
     number = int(label) if not isinstance(label, str) else -1
     return classes[number] if 0 <= number < len(classes) else str(label)

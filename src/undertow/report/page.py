@@ -29,7 +29,7 @@ from undertow.report import summary
 from undertow.report.charts import charts
 from undertow.report.gallery import suspects
 from undertow.report.saved import Saved, read_saved
-from undertow.report.sections import SECTIONS, WORDS
+from undertow.report.sections import SECTIONS, WORDS, Section
 from undertow.words import MARKS, meaning_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def page_text(runs: Sequence[Saved], live: dict[str, str] | None = None) -> str:
         several=several,
         runs=texts,
         compare=_compare(texts),
-        sections=SECTIONS,
+        sections=_sections(runs),
         words=WORDS,
         made=_made(runs),
         data={"runs": shaped, "live": live},
@@ -154,6 +154,12 @@ def _finding(own: dict[str, Any]) -> dict[str, Any]:
         "sentence": summary.tied(texts["sentence"]),
         "numbers": summary.numbers(own.get("numbers")),
     }
+
+
+def _sections(runs: Sequence[Saved]) -> list[Section]:
+    """All sections, but for folders that say which they fill: a search of labels without a run has no layers."""
+    filled = [saved.audit.get("sections") or [section.id for section in SECTIONS] for saved in runs]
+    return [section for section in SECTIONS if any(section.id in own for own in filled)]
 
 
 def _compare(texts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ its rows belong to; on others it is refused. A csv file cannot say so.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -75,9 +75,11 @@ class LabelsFile:
             )
         return cls(ordered, label[order], inputs, where)
 
-    def write(self, path: Path) -> None:
-        """Write a parquet file, as a whole or not at all."""
+    def write(self, path: Path, names: Sequence[str] = ()) -> None:
+        """Write a parquet file, as a whole or not at all; with `names` of the classes, a column of them too."""
         columns: dict[str, Any] = {"sample": self.sample.numpy(), "label": self.label.numpy()}
+        if names:
+            columns["name"] = [names[number] for number in self.label.tolist()]
         table = pa.table(columns)
         if self.inputs is not None:
             table = table.replace_schema_metadata({INPUTS_KEY: self.inputs.encode()})

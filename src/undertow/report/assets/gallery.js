@@ -10,7 +10,7 @@ function truthMark(own) {
 function suspectTile(own) {
   const sure = known(own.confidence) ? `proposal: ${belief(own.confidence)}` : "";
   return el("figure", { class: "suspect" },
-    el("img", { src: own.image, alt: `Sample ${own.sample}, given as ${own.given}`, width: 96, height: 96 }),
+    own.image ? el("img", { src: own.image, alt: `Sample ${own.sample}, given as ${own.given}`, width: 96, height: 96 }) : null, own.text ? el("p", { class: "sample" }, own.text) : null,
     el("figcaption", {}, el("span", { class: "was" }, own.given), el("span", { "aria-hidden": "true" }, " → "), el("span", { class: "is" }, own.proposed),
       known(own.score) ? el("small", { class: "score" }, `wrong: ${belief(own.score)}`) : null, sure ? el("small", {}, sure) : null,
       truthMark(own), el("small", {}, `no. ${own.sample}`)));
@@ -19,7 +19,7 @@ function gallerySection(section, runs) {
   for (const run of runs.filter((own) => own.suspects.length)) {
     const names = unique(run.suspects.map((own) => own.given)).sort();
     const state = { given: "", all: false };
-    const grid = el("div", { class: "gallery" });
+    const grid = el("div", { class: run.suspects.some((own) => own.text) ? "gallery texts" : "gallery" });
     const more = el("button", { type: "button", class: "all", "aria-expanded": "false", onclick: () => { state.all = !state.all; show(); } });
     const show = () => {
       const found = run.suspects.filter((own) => !state.given || own.given === state.given);
