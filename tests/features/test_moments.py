@@ -141,7 +141,6 @@ def test_joint_moments_against_numpy():
     x, f = features - features.mean(0), outputs - outputs.mean(0)
     torch.testing.assert_close(joint.cross, x.T @ f, rtol=1e-12, atol=1e-8)
     torch.testing.assert_close(joint.output_scatter, f.T @ f, rtol=1e-12, atol=1e-8)
-    torch.testing.assert_close(joint.raw_outputs(), outputs.T @ outputs, rtol=1e-12, atol=1e-8)
 
 
 # ---- laws ------------------------------------------------------------------------------------

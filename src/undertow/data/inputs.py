@@ -11,7 +11,7 @@ device that the samples are on; tokens (int64) pass unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -71,11 +71,6 @@ def to_inputs(x: Tensor, scaling: str) -> Tensor:
 def scaled(x: SampleInputs, scaling: str) -> SampleInputs:
     """Samples as inputs; entries by name are fed as they are."""
     return to_inputs(x, scaling) if isinstance(x, Tensor) else x
-
-
-def preparing(x: SampleInputs, scaling: str) -> Callable[[Tensor], Tensor] | None:
-    """What turns batches of `x` into inputs; None where entries by name are fed as they are."""
-    return (lambda batch: to_inputs(batch, scaling)) if isinstance(x, Tensor) else None
 
 
 def find_scaling(name: str) -> Scaling | None:

@@ -8,7 +8,6 @@ from .layers import unwrap as unwrap
 from .moments import Moments as Moments
 from .moments import MomentsAccumulator as MomentsAccumulator
 from .moments import Spread as Spread
-from .processes import reduce_over_processes as reduce_over_processes
 from .spill import FeatureStore as FeatureStore
 from .spill import StoredRows as StoredRows
 from .stream import Batch as Batch

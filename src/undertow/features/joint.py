@@ -3,7 +3,6 @@
     joint = Joint.empty(dim=512, outputs=10)
     joint = joint.merge(Joint.of(rows - mean, mean, logits))  # float64 rows (N, D) and outputs (N, K)
     joint.cross                                               # (D, K) sum of (x - mean x)(f - mean f)^T
-    joint.raw_outputs()                                       # (K, K) sum of f f^T, not centred
 
 State is centred, as in moments.py and for the same reason; the raw sums are made from it.
 """
@@ -53,10 +52,6 @@ class Joint:
             self.cross + other.cross + torch.outer(x, f) * weight,
             self.output_scatter + other.output_scatter + torch.outer(f, f) * weight,
         )
-
-    def raw_outputs(self) -> Tensor:
-        """(K, K) sum of f f^T without centring."""
-        return self.output_scatter + self.count * torch.outer(self.output_mean, self.output_mean)
 
     def to(self, device: torch.device | str) -> Joint:
         """The same on another device."""

@@ -19,7 +19,6 @@ from .drift import parameter_drift as parameter_drift
 from .intervals import Interval as Interval
 from .intervals import bootstrap_mean as bootstrap_mean
 from .matrix import Composer as Composer
-from .matrix import composite_matrices as composite_matrices
 from .matrix import composite_matrix as composite_matrix
 from .matrix_result import CompositeMatrix as CompositeMatrix
 from .swap import AFTER_LAST as AFTER_LAST

@@ -17,7 +17,7 @@ budget allows), and no sample goes through a shallow part twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from torch import Tensor, nn
@@ -179,14 +179,3 @@ def composite_matrix(
         sample_losses=sample_losses,
         progress=progress,
     )
-
-
-def composite_matrices(
-    run: Run | Session, splits: Mapping[str, Source | tuple[Tensor, Tensor]], **settings: object
-) -> dict[str, CompositeMatrix]:
-    """`composite_matrix` for several data sets by name: {"train": "train", "fog": samples, "mine": (x, y)}."""
-    found: dict[str, CompositeMatrix] = {}
-    for name, source in splits.items():
-        x, y = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
-        found[name] = composite_matrix(run, x, y, split=name, **settings)  # pyright: ignore
-    return found
