@@ -2,7 +2,7 @@
 
 from undertow.labels import label_errors, choose_checkpoint
 
-found = label_errors(run); found.table, found.noise_rate       # which labels are wrong
+found = label_errors(run); found.table, found.rate       # which labels are wrong
 choose_checkpoint(run).epoch                                   # which checkpoint to use, without clean labels
 """
 

@@ -2,12 +2,12 @@
 
 from undertow.repairing import repair, load_repaired
 
-fixed = repair(model, train=(x, y), validation=(x2, y2))       # VeLPIC's vectors in the last linear layer
+fixed = repair(model, train=(x, y), test=(x2, y2))       # VeLPIC's vectors in the last linear layer
 fixed = repair(run, layer="best", probe="masc")                # a shorter model with a head on that layer
 print(fixed); fixed.accepted, fixed.before, fixed.after
 fixed.save("fixed.safetensors"); load_repaired("fixed.safetensors")
 
-found = label_errors(run); found.table, found.noise_rate       # which labels are wrong
+found = label_errors(run); found.table, found.rate       # which labels are wrong
 choose_checkpoint(run).epoch                                   # which checkpoint to use, without clean labels
 """
 
