@@ -6,9 +6,6 @@ fixed = repair(model, train=(x, y), test=(x2, y2))       # VeLPIC's vectors in t
 fixed = repair(run, layer="best", probe="masc")                # a shorter model with a head on that layer
 print(fixed); fixed.accepted, fixed.before, fixed.after
 fixed.save("fixed.safetensors"); load_repaired("fixed.safetensors")
-
-found = label_errors(run); found.table, found.rate       # which labels are wrong
-choose_checkpoint(run).epoch                                   # which checkpoint to use, without clean labels
 """
 
 import lazy_loader
