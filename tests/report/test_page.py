@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 
 import pandas as pd
@@ -16,7 +17,7 @@ from undertow.errors import BadData
 from undertow.report import page_text, read_saved, write_report
 from undertow.report.gallery import MOST
 from undertow.report.page import safe_json
-from undertow.report.sections import SECTIONS
+from undertow.report.sections import SECTIONS as EVERY
 
 HOSTILE = (
     "<script>window.pwned=1</script>",
@@ -55,6 +56,10 @@ def data_of(text: str) -> dict:
 
 def chart_of(text: str, name: str) -> dict:
     return next(chart for chart in data_of(text)["runs"][0]["charts"] if chart["id"] == name)
+
+
+SECTIONS = [section for section in EVERY if not section.optional]
+"""Those that every page has; the one of own lenses is tested by itself."""
 
 
 def test_all_sections_are_there(audited):
@@ -249,3 +254,20 @@ def test_infinite_and_missing_numbers_make_a_page(make_audit, tmp_path):
     page = page_text([read_saved(made)])
     assert chart_of(page, "rich-nc1")["series"][0]["y"] == [None, None, None]
     assert chart_of(page, "repair")["rows"][0]["low"] is None
+
+
+def test_rows_of_anyones_lens_have_a_section(audited, tmp_path):
+    """Fails if a lens that undertow does not know is left out of the page; without one there is no empty section."""
+    made = tmp_path / "run"
+    shutil.copytree(audited, made)
+    assert 'id="own"' not in page_text([read_saved(made)])
+    rows = pd.read_parquet(made / "audit.parquet")
+    mine = (
+        rows[rows["lens"] == "richness"]
+        .head(3)
+        .assign(lens="mine", measure="dead_units", layer="layer1", value=0.25)
+    )
+    pd.concat([rows, mine]).to_parquet(made / "audit.parquet", index=False)
+    text = page_text([read_saved(made)])
+    assert 'id="own"' in text
+    assert "dead units" in text

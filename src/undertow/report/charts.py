@@ -57,7 +57,7 @@ SPECTRA = {
 
 def charts(saved: Saved) -> list[Chart]:
     """Every chart that the run's rows can fill, in the order of the page."""
-    makers = (accuracy, layers, dimensions, repairs, richness, spectra, time_charts)
+    makers = (accuracy, layers, dimensions, repairs, richness, spectra, time_charts, own_lenses)
     return [chart for make in makers for chart in make(saved)]
 
 
@@ -173,6 +173,17 @@ def richness(saved: Saved) -> Iterator[Chart]:
                 id=f"rich-{name}", section="richness", kind="lines", title=title, note=note, size="third", height=190,
                 x=Axis(saved.unit), y=_reach(own, 1.0 if name == "d_lr" else None), series=_told_apart(own, title),
             )  # fmt: skip
+
+
+def own_lenses(saved: Saved) -> Iterator[Chart]:
+    """Measures of lenses that are not undertow's, one chart each."""
+    for lens, measure in views.own_measures(saved):
+        found = curves(saved.of(lens, measure), "measure", "layer")
+        title = measure.replace("_", " ")
+        yield Chart(
+            id=f"own-{lens}-{measure}", section="own", kind="lines", title=title, note=f"Lens {lens}.", size="third",
+            height=190, x=Axis(saved.unit), y=_reach(found, None), series=_told_apart(found, title),
+        )  # fmt: skip
 
 
 def _told_apart(found: list[Curve], title: str) -> list[Series]:

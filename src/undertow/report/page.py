@@ -30,6 +30,7 @@ from undertow.report.charts import charts
 from undertow.report.gallery import suspects
 from undertow.report.saved import Saved, read_saved
 from undertow.report.sections import SECTIONS, WORDS, Section
+from undertow.report.views import own_measures
 from undertow.words import MARKS, meaning_of
 
 if TYPE_CHECKING:
@@ -159,7 +160,12 @@ def _finding(own: dict[str, Any]) -> dict[str, Any]:
 def _sections(runs: Sequence[Saved]) -> list[Section]:
     """All sections, but for folders that say which they fill: a search of labels without a run has no layers."""
     filled = [saved.audit.get("sections") or [section.id for section in SECTIONS] for saved in runs]
-    return [section for section in SECTIONS if any(section.id in own for own in filled)]
+    own_lenses = any(own_measures(saved) for saved in runs)
+    return [
+        section
+        for section in SECTIONS
+        if any(section.id in own for own in filled) and (own_lenses or not section.optional)
+    ]
 
 
 def _compare(texts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ class Section:
     lead: str
     why: str = ""
     charts: bool = True
+    optional: bool = False  # left out where nothing fills it
     labels: bool = False  # whether it takes labels, so that the audit's situation may be why it is empty
 
 
@@ -53,6 +54,10 @@ SECTIONS = (
         "time", "Across time", "Across time",
         "Layers of different checkpoints, joined: do deep layers still understand what shallow layers said earlier?",
         "Layers of different checkpoints were not joined. That needs several checkpoints and a place to cut.",
+    ),
+    Section(
+        "own", "Own lenses", "Own lenses", "What your own lenses measured, by layer.",
+        "No lens of your own looked at this run.", optional=True,
     ),
     Section(
         "labels", "Suspects", "Suspected labels",

@@ -115,6 +115,15 @@ SQUARED = "squared_parameter_norm"
 """The measure whose rows hold the square of what its name says."""
 
 
+BUILT_IN = ("model", "latent", "richness", "temporal", "repair", "labels")
+
+
+def own_measures(saved: Saved) -> list[tuple[str, str]]:
+    """Lens and measure of rows that lenses of the user's own gave."""
+    rows = saved.rows[~saved.rows["lens"].isin(BUILT_IN) & saved.rows["value"].notna()]
+    return list(dict.fromkeys(zip(rows["lens"], rows["measure"], strict=True)))
+
+
 def richness(saved: Saved) -> list[Curve]:
     """Curves over training of every measure of richness, one for each layer; the parameters' norm as a norm."""
     rows = saved.of("richness")
