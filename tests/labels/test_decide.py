@@ -12,7 +12,8 @@ ALL = torch.ones(6, dtype=torch.bool)
 
 
 @pytest.mark.parametrize(
-    ("share", "flagged"), [(0.0, []), (1 / 6, [0]), (2 / 6, [0, 2]), (4 / 6, [0, 2, 3, 4]), (1.0, list(range(6)))]
+    ("share", "flagged"),
+    [(0.0, []), (1 / 6, [0]), (2 / 6, [0, 2]), (4 / 6, [0, 2, 3, 4]), (1.0, list(range(6)))],
 )
 def test_as_many_are_flagged_as_are_guessed_and_ties_go_to_the_first(share, flagged):
     assert suspects(SCORES, ALL, share).nonzero()[:, 0].tolist() == flagged
@@ -27,7 +28,12 @@ def test_what_is_not_judged_is_never_flagged_and_not_counted():
 def test_proposals_are_another_class_that_stands_out_or_none():
     beliefs = torch.tensor(
         [
-            [0.90, 0.06, 0.02, 0.02],  # the given label is believed, but it is flagged: 0.6 of the rest is class 1
+            [
+                0.90,
+                0.06,
+                0.02,
+                0.02,
+            ],  # the given label is believed, but it is flagged: 0.6 of the rest is class 1
             [0.10, 0.30, 0.30, 0.30],  # flagged, nothing stands out: a third each
             [0.10, 0.80, 0.05, 0.05],  # not flagged
             [0.10, 0.60, 0.20, 0.10],  # no label, a class stands out

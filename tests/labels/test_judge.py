@@ -67,7 +67,10 @@ def test_the_order_of_samples_moves_with_them(blobs, flipped):
     rows, true = blobs([300] * 5, apart=1.5)
     given = flipped(true, 0.3, 5)
     order = torch.randperm(1500, generator=torch.Generator().manual_seed(5))
-    plain, moved = judge_labels(given, 5, [View(rows=rows)]), judge_labels(given[order], 5, [View(rows=rows[order])])
+    plain, moved = (
+        judge_labels(given, 5, [View(rows=rows)]),
+        judge_labels(given[order], 5, [View(rows=rows[order])]),
+    )
     assert (plain.flagged[order] == moved.flagged).float().mean() > 0.99
     assert moved.rate.high == pytest.approx(plain.rate.high, abs=0.02)
 

@@ -38,7 +38,8 @@ def scaled(vote: Tensor, plan: Plan) -> Tensor:
     rows /= rows.std()
     known = plan.labelled
     losses = [
-        -(float(s) * rows[known]).log_softmax(1)[range(int(known.sum())), plan.labels[known]].mean() for s in SCALES
+        -(float(s) * rows[known]).log_softmax(1)[range(int(known.sum())), plan.labels[known]].mean()
+        for s in SCALES
     ]
     return rows * float(SCALES[int(torch.stack(losses).argmin())])
 
@@ -69,12 +70,19 @@ def test_unlabelled_samples_have_no_say_in_the_scale():
     labels[::3] = -1
     plan = Plan.of(labels, C, 5, 0)
     vote = votes(plan, 2.0, 0)
-    torch.testing.assert_close(tempered(vote.clone(), plan)[0].double(), scaled(vote, plan), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        tempered(vote.clone(), plan)[0].double(), scaled(vote, plan), atol=1e-4, rtol=1e-4
+    )
 
 
 def test_sums_and_weights_are_the_literal_ones(plan):
     """An untouched view, a late one that has memorised, neighbours and the network's answers."""
-    inputs, late, near, said = votes(plan, 1.0, 1), votes(plan, 2.0, 2), votes(plan, 1.5, 3), votes(plan, 4.0, 4)
+    inputs, late, near, said = (
+        votes(plan, 1.0, 1),
+        votes(plan, 2.0, 2),
+        votes(plan, 1.5, 3),
+        votes(plan, 4.0, 4),
+    )
     pool = Pool(plan)
     pool.add_outputs(said, 9)
     pool.add_view([("discriminant", inputs.clone())], Seen("inputs"))

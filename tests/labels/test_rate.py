@@ -61,7 +61,9 @@ def test_features_that_tell_nothing_cannot_tell(flipped):
     assert found.rate.value is None
     assert not found.rate.told
     assert (found.rate.low, found.rate.high) == (0.0, 0.75)
-    assert str(found.rate).startswith("cannot tell: 0.0 to 75.0 % of the labels may be wrong (the features hardly tell")
+    assert str(found.rate).startswith(
+        "cannot tell: 0.0 to 75.0 % of the labels may be wrong (the features hardly tell"
+    )
 
 
 def test_what_has_learned_the_labels_alone_cannot_tell(blobs, flipped):
@@ -124,7 +126,9 @@ def test_trust_and_what_the_matrix_is_worth():
         assert 0 <= untrusted.guess <= 1
     doubtful = rate_answer(replace(FLAT, doubt=0.2))
     assert "voters differ on 20 %" in doubtful.reason
-    assert doubtful.high == pytest.approx(0.24 + 0.76 / 2, abs=0.02)  # half of what is agreed with may be wrong
+    assert doubtful.high == pytest.approx(
+        0.24 + 0.76 / 2, abs=0.02
+    )  # half of what is agreed with may be wrong
 
 
 def test_the_guess_lies_between_the_sure_rate_and_what_all_contradict():

@@ -146,7 +146,9 @@ class Evidence:
             return (min(self.ruled_out, self.everyone) * self.everyone) ** 0.5
         rises = self.sure[-1] - self.sure[0] > _error(self.sure[0], SURE_SHARES[0] * self.count)
         floor = self.sure_rate if rises else sum(self.sure) / len(self.sure)
-        floor = min(floor, self.honest)  # more is the luck of few samples: all honest voters together contradict fewer
+        floor = min(
+            floor, self.honest
+        )  # more is the luck of few samples: all honest voters together contradict fewer
         return floor + self._noise_share(floor) * max(0.0, self.everyone - floor)
 
     def _noise_share(self, floor: float) -> float:

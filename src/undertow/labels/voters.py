@@ -77,7 +77,9 @@ def direction_votes(rows: Tensor, plan: Plan) -> Tensor:
     for at, fold in enumerate(plan.folds):
         for block in fold.split(BLOCK):
             mine = block.to(rows.device)
-            votes[block] = _lowest_where(~vectors[at].any(1), (rows[mine] / lengths[mine]) @ vectors[at].T).cpu()
+            votes[block] = _lowest_where(
+                ~vectors[at].any(1), (rows[mine] / lengths[mine]) @ vectors[at].T
+            ).cpu()
     return votes
 
 
