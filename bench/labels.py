@@ -1,25 +1,10 @@
-"""Finding wrong labels beside other methods, what repairs give back, and which checkpoint to keep.
+"""Wrong labels beside other methods: ranking, decision, rate, proposals and seconds, cell by cell.
 
-python bench/labels.py [--full] [--data mnist,...] [--noise uniform:0.4,...] [--seeds 3] [--samples 5000] [--epochs 40]
-                       [--work DIR] [--parts peers,ours,...] [--redo ours,...] [--report FILE.md] [--csv FILE]
+python bench/labels.py [--cells small,chosen,looked,fresh or names] [--work DIR] [--no-peers] [--report FILE.md]
 
-Without --full: one small cell of embedded data. With it: MNIST, Fashion-MNIST and CIFAR-10 (set UNDERTOW_DATA), five
-kinds of noise, three seeds; single settings can be given besides. A cell is a run of `undertow.train` in --work; each
-of its parts is written there when it is done and never computed again, so that a bench that was killed goes on.
-
-    peers       AUM, losses, kNN, cleanlab on features, pixels and the network's own probabilities, VeLPIC's sketch
-    regularised cleanlab on a logistic regression that is held back
-    network     cleanlab on probabilities of the network, cross-validated in five folds: the cost to compare with
-    ours        undertow.label_errors on the run
-    grafts      test accuracy of the last checkpoint, of its edited head and of grafts
-    retrain     test accuracy after relabelling or dropping what `ours` suspects
-    stopping    the checkpoint that 500 further samples with noisy labels choose, and the best in hindsight
-    choice      the checkpoint that undertow chooses, without and with those 500
-    places      the layer and checkpoint to graft a VeLPIC head on: as undertow and those 500 choose, and the best
-
-One thread; seconds are CPU seconds. With 5,000 samples and 40 epochs a cell of MNIST takes 3.3 minutes (network 1.4,
-retrain 0.7), of CIFAR-10 twice that. The tables hold all that is known of the cells asked for: parts that cost much
-may be had for fewer seeds, with one call for each.
+Without --cells: one small cell of embedded data. Runs, features and peers are kept in --work, so that a bench that was
+stopped goes on; training all runs took an hour and a half of one core. Cells whose data or packages are not here are
+named and left out. One thread; seconds are CPU seconds of `judge_labels` alone, features and outputs being at hand.
 """
 
 from __future__ import annotations
@@ -27,199 +12,182 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import product
 from pathlib import Path
+from typing import Any
 
-os.environ.update(
-    OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"
-)  # before torch reads them
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before torch reads them
 
 import pandas as pd
 import torch
+from sklearn.metrics import average_precision_score, roc_auc_score
+from torch import Tensor
 
-import undertow as ut
-from _label_cells import Cell
-from _label_repairs import Rows, chosen, grafts, places, retrained, stopping
-from _label_report import as_markdown
-from _label_scores import (
-    Scores,
-    Trace,
-    cheap_scores,
-    crossvalidated_scores,
-    ranking_quality,
-    regularised_scores,
-)
-from undertow.files import aside, write_text
-from undertow.labels.findings import LabelErrors
-from undertow.labels.search import label_errors
+from _label_cells import CELLS, Cell, Material, Skipped, material
+from _label_peers import FAMILIES, best_by_family, peers
+from undertow.files import write_text
+from undertow.labels.judge import LabelBeliefs, View, judge_labels
 
-PARTS = ("peers", "regularised", "network", "ours", "grafts", "retrain", "stopping", "choice", "places")
-OURS = "undertow"
-VALIDATION = 500
+TITLES = {
+    "small": "Small",
+    "chosen": "The method was chosen on these",
+    "looked": "Looked at, then the method was changed",
+    "fresh": "Never looked at before the method was final",
+}
 
 
-@dataclass(frozen=True)
-class Full:
-    """What --full measures."""
-
-    data: str = "mnist,fashion_mnist,cifar10"
-    noise: str = "uniform:0.2,uniform:0.4,uniform:0.6,pairwise:0.3,instance:0.3"
-    seeds: int = 3
-    samples: int = 5000
-    epochs: int = 40
-
-
-@dataclass(frozen=True)
-class Small(Full):
-    """What a call without settings measures: under a minute, nothing to download."""
-
-    data: str = "digits"
-    noise: str = "uniform:0.4"
-    seeds: int = 1
-    samples: int = 1000
-    epochs: int = 11
+def row(cell: Cell, role: str, held: Material) -> dict[str, Any]:
+    """What undertow says of a cell."""
+    views = [View("inputs", rows=held.inputs.float())]
+    views += [View(layer, epoch, rows=rows.float()) for (epoch, layer), rows in held.features.items()]
+    began = time.process_time()
+    found = judge_labels(held.given, held.classes, views, held.outputs.items())
+    seconds = time.process_time() - began
+    mine, answer = found.judged, found.rate
+    wrong = (held.given != held.true) & mine
+    rate = float(wrong[mine].float().mean())
+    facts = {
+        "cell": cell.name, "role": role, "samples": int(mine.sum()), "wrong": rate, "value": answer.value,
+        "low": answer.low, "high": answer.high, "told": answer.told, "covered": answer.low <= rate <= answer.high,
+        "flagged": float(found.flagged[mine].float().mean()), "seconds": seconds, "doubt": found.evidence.doubt,
+        "honest": found.evidence.honest, "everyone": found.evidence.everyone,
+    }  # fmt: skip
+    return facts | (_found(found, wrong, held.true) if rate else {})
 
 
-class CellWork:
-    """One cell, its run and the files of its parts."""
+def _found(found: LabelBeliefs, wrong: Tensor, true: Tensor) -> dict[str, Any]:
+    mine, proposed = found.judged, found.proposed
+    truth, scores = wrong[mine].numpy(), found.scores[mine].numpy()
+    at_true = torch.zeros_like(mine)
+    at_true[found.scores.topk(int(wrong.sum())).indices] = True
+    seen = found.flagged & wrong
+    right = (proposed == true).float()
+    return {
+        "AP": average_precision_score(truth, scores), "AUROC": roc_auc_score(truth, scores),
+        "F1": _f1(found.flagged, wrong), "F1 at true rate": _f1(at_true, wrong),
+        "right on flagged wrong": float(right[seen].mean()),
+        "right of proposed": float(right[seen & (proposed >= 0)].mean()),
+    }  # fmt: skip
 
-    def __init__(self, cell: Cell, work: Path) -> None:
-        self.cell, self.folder = cell, work / "cells" / cell.name
-        self.run = cell.run(work)
-        self.data = self.run.data()
-        assert self.data.train.true is not None
-        self.wrong = (self.data.train.y != self.data.train.true).numpy()
 
-    @cached_property
-    def found(self) -> tuple[LabelErrors, float]:
-        """What undertow finds, and its seconds; reading the data is among them."""
-        began = time.process_time()
-        return label_errors(self.run), time.process_time() - began
+def _f1(flagged: Tensor, wrong: Tensor) -> float:
+    return float(2 * (flagged & wrong).sum() / (flagged.sum() + wrong.sum()).clamp(min=1))
 
-    def do(self, part: str) -> None:
-        """Compute a part and keep its rows."""
-        began = time.process_time()
-        rows = getattr(self, f"_{part}")()
-        seconds = time.process_time() - began
-        facts = {
-            **self.cell.__dict__,
-            "part": part,
-            "part_seconds": seconds,
-            "wrong": float(self.wrong.mean()),
+
+def beside(cell: Cell, held: Material, work: Path) -> dict[str, Any]:
+    """What peers reach, measured once."""
+    path = work / "peers" / f"{cell.name}.json"
+    if not path.exists():
+        found = peers(held)
+        scores = found.scores if found.wrong.any() else {}
+        ap = {
+            name: float(average_precision_score(found.wrong, one.nan_to_num()))
+            for name, one in scores.items()
         }
-        kept = [{**facts, "name": name, **values} for name, values in rows.items()]
-        write_text(self.folder / f"{part}.json", json.dumps(kept, indent=1))
-
-    def _peers(self) -> Rows:
-        return self._judged(cheap_scores(Trace.of(self.run, self.data), self.cell.seed))
-
-    def _regularised(self) -> Rows:
-        return self._judged(regularised_scores(Trace.of(self.run, self.data), self.cell.seed))
-
-    def _network(self) -> Rows:
-        return self._judged(crossvalidated_scores(self.cell.config, self.data, self.cell.seed))
-
-    def _ours(self) -> Rows:
-        found, seconds = self.found
-        rows = self._judged({OURS: (found.table["score"].to_numpy("float64"), seconds)})
-        rows[OURS] |= {
-            "noise_rate": found.noise_rate, "noise_low": found.noise_low, "noise_high": found.noise_high,
-        }  # fmt: skip
-        return rows
-
-    def _grafts(self) -> Rows:
-        return grafts(self.run, self.data, self._validation())
-
-    def _retrain(self) -> Rows:
-        return retrained(self.run, self.data, self.found[0].table)
-
-    def _stopping(self) -> Rows:
-        return stopping(self.run, self.data, self._validation())
-
-    def _choice(self) -> Rows:
-        return chosen(self.run, self._validation(), self.found[0])
-
-    def _places(self) -> Rows:
-        return places(self.run, self.data, self._validation(), self.found[0])
-
-    def _judged(self, scores: Scores) -> Rows:
-        return {
-            name: ranking_quality(score, self.wrong) | {"seconds": seconds}
-            for name, (score, seconds) in scores.items()
-        }
-
-    def _validation(self) -> ut.Samples:
-        return self.cell.validation(min(VALIDATION, self.cell.samples // 10))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps({"ap": ap, "lda": found.right_by_discriminant()}, indent=1))
+    said = json.loads(path.read_text())
+    top = max(said["ap"], key=lambda name: said["ap"][name], default=None)
+    best = {} if top is None else {"best peer": top, "best peer AP": said["ap"][top]}
+    families = {f"peer {name}": value for name, value in best_by_family(said["ap"]).items()}
+    return {**families, **best, "LDA right on wrong": said["lda"]}
 
 
-def compute(cells: list[Cell], parts: list[str], redo: list[str], work: Path) -> None:
-    for cell in cells:
-        folder = work / "cells" / cell.name
-        missing = [part for part in parts if part in redo or not (folder / f"{part}.json").exists()]
-        if not missing:
-            continue
-        began = time.process_time()
-        one = CellWork(cell, work)
-        print(f"{cell.name}: run {time.process_time() - began:.1f} s", end="", flush=True)
-        for part in missing:
-            began = time.process_time()
-            one.do(part)
-            print(f", {part} {time.process_time() - began:.1f} s", end="", flush=True)
-        print(flush=True)
+def goals(table: pd.DataFrame) -> list[str]:
+    """Each goal, counted."""
+    noisy, told = table[table["wrong"] > 0], table[table["told"]]
+    lines = [
+        f"rate: {int(table['covered'].sum())} of {len(table)} intervals hold the truth; told in {len(told)}, of which "
+        f"{int(told['covered'].sum())} hold",
+        f"cost: {table['seconds'].median():.1f} s median, {table['seconds'].max():.1f} s at most",
+    ]
+    if len(noisy):
+        loss = noisy["F1 at true rate"] - noisy["F1"]
+        lines.append(
+            f"decision: F1 at most .03 below that at the true rate in {int((loss <= 0.03).sum())} of {len(noisy)}; "
+            f"worst {loss.max():.3f} ({noisy.loc[loss.idxmax(), 'cell']})"
+        )
+    return lines + (_beside_peers(noisy) if "best peer AP" in noisy and len(noisy) else [])
 
 
-def results(cells: list[Cell], work: Path) -> pd.DataFrame:
-    """All that is known of these cells, one row per method or repair."""
-    files = [path for cell in cells for path in sorted((work / "cells" / cell.name).glob("*.json"))]
-    return pd.DataFrame([row for path in files for row in json.loads(path.read_text())])
+def _beside_peers(noisy: pd.DataFrame) -> list[str]:
+    judged = noisy[noisy["best peer AP"].notna()]
+    gap = judged["AP"] - judged["best peer AP"]
+    able = noisy[noisy["LDA right on wrong"] >= 2 / 3]
+    right = int((able["right on flagged wrong"] >= 2 / 3).sum())
+    return [
+        f"ranking: at least the best peer in {int((gap >= -0.0005).sum())} of {len(judged)}; more than .02 behind in "
+        f"{int((gap < -0.02).sum())}; worst {gap.min():+.3f} ({judged.loc[gap.idxmin(), 'cell']})",
+        f"proposal: right on two thirds in {right} of {len(able)} cells where LDA is",
+    ]
 
 
-def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--full", action="store_true")
-    parser.add_argument("--data")
-    parser.add_argument("--noise")
-    parser.add_argument("--seeds", type=int)
-    parser.add_argument("--samples", type=int)
-    parser.add_argument("--epochs", type=int)
-    parser.add_argument("--model", default="mlp:512-512")
-    parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--redo", default="")
-    parser.add_argument("--work", type=Path)
-    parser.add_argument("--report", type=Path)
-    parser.add_argument("--csv", type=Path)
-    given = parser.parse_args()
-    for name, value in (Full() if given.full else Small()).__dict__.items():
-        if getattr(given, name) is None:
-            setattr(given, name, value)
-    for name in (*given.parts.split(","), *filter(None, given.redo.split(","))):
-        if name not in PARTS:
-            parser.error(f"there is no part {name!r}; there are {', '.join(PARTS)}")
-    return given
+def as_markdown(table: pd.DataFrame) -> str:
+    names = [name for name in FAMILIES if f"peer {name}" in table]
+    head = ["cell", "wrong %", "answer %", "AP", *names, "F1 own / true rate", "proposals right / LDA", "s"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for one in table.to_dict("records"):
+        span = f"{100 * one['low']:.0f}-{100 * one['high']:.0f}"
+        answer = f"{100 * one['value']:.1f} ({span})" if one["told"] else f"cannot tell ({span})"
+        cells = [one["cell"], f"{100 * one['wrong']:.1f}", answer + ("" if one["covered"] else " **missed**")]
+        cells += [_three(one.get(name)) for name in ("AP", *(f"peer {name}" for name in names))]
+        for pair in (("F1", "F1 at true rate"), ("right on flagged wrong", "LDA right on wrong")):
+            cells.append(" / ".join(_three(one.get(name)) for name in pair))
+        lines.append("| " + " | ".join([*cells, f"{one['seconds']:.1f}"]) + " |")
+    return "\n".join(lines)
+
+
+def _three(value: Any) -> str:
+    return "" if value is None or pd.isna(value) else f"{value:.3f}".removeprefix("0")
+
+
+def report(table: pd.DataFrame) -> str:
+    parts = []
+    for role, title in TITLES.items():
+        part = table[table["role"] == role]
+        if len(part):
+            parts += [f"### {title}", "", as_markdown(part), "", *(f"- {line}" for line in goals(part)), ""]
+    return "\n".join(parts)
+
+
+def measure(asked: list[str], work: Path, *, with_peers: bool) -> pd.DataFrame:
+    rows = []
+    for role, cells in CELLS.items():
+        for cell in cells:
+            if role not in asked and cell.name not in asked:
+                continue
+            try:
+                held = material(cell, work)
+            except Skipped as reason:
+                print(f"{cell.name}: left out, {reason}", file=sys.stderr)
+                continue
+            rows.append(row(cell, role, held) | (beside(cell, held, work) if with_peers else {}))
+            print(f"{cell.name}: AP {_three(rows[-1].get('AP')) or 'none'}", file=sys.stderr, flush=True)
+    return pd.DataFrame(rows)
 
 
 def main() -> None:
-    given = options()
+    known = {*CELLS, *(cell.name for cells in CELLS.values() for cell in cells)}
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cells", default="small")
+    parser.add_argument("--work", type=Path)
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--report", type=Path)
+    given = parser.parse_args()
+    asked = given.cells.split(",")
+    if unknown := [name for name in asked if name not in known]:
+        parser.error(f"there is no cell {unknown[0]!r}; there are {', '.join(sorted(known))}")
     torch.set_num_threads(1)
-    # Seeds outermost: what a bench has when it is stopped early is every setting once, not one setting often.
-    cells = [
-        Cell(data, noise, seed, given.samples, given.epochs, given.model)
-        for seed, data, noise in product(range(given.seeds), given.data.split(","), given.noise.split(","))
-    ]
     with tempfile.TemporaryDirectory() as scratch:
         work = given.work or Path(scratch)
-        compute(cells, given.parts.split(","), [name for name in given.redo.split(",") if name], work)
-        table = results(cells, work)
-        if given.work is not None or given.csv is not None:
-            with aside(given.csv or work / "results.csv") as path:
-                table.to_csv(path, index=False)
-    text = as_markdown(table, ours=OURS)
+        table = measure(asked, work, with_peers=not given.no_peers)
+        if len(table) and given.work is not None:
+            table.to_csv(work / "results.csv", index=False, float_format="%.4f")
+    text = report(table) if len(table) else "No cell could be measured here."
     print(text)
     if given.report is not None:
         write_text(given.report, text)

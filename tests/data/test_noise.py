@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from scipy import stats
+from scipy import optimize, stats
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from undertow.data.noise import (
@@ -24,7 +25,7 @@ from undertow.data.noise import (
 from undertow.data.samples import Samples
 from undertow.errors import BadData, BadValue, NotThere, UnknownName
 
-KINDS = ("uniform", "symmetric", "pairwise", "instance")
+KINDS = ("uniform", "symmetric", "pairwise", "instance", "part")
 CONFUSED = ((0.7, 0.2, 0.1), (0.0, 1.0, 0.0), (0.5, 0.5, 0.0))
 
 
@@ -32,6 +33,15 @@ def some_samples(count: int = 6000, classes: int = 5, seed: int = 0) -> Samples:
     source = torch.Generator().manual_seed(seed)
     x = torch.randint(0, 256, (count, 1, 4, 4), generator=source, dtype=torch.uint8)
     return Samples.of(x, torch.arange(count) % classes)
+
+
+def grouped_samples(count: int = 3000, apart: float = 1.0) -> Samples:
+    """Five classes in a row, each overlapping with the next."""
+    source = torch.Generator().manual_seed(2)
+    y = torch.arange(count) % 5
+    x = torch.randn(count, 8, generator=source)
+    x[:, 0] += apart * y
+    return Samples.of(x, y)
 
 
 def noise_of(kind: str, p: float, **settings: object) -> LabelNoise:
@@ -106,11 +116,12 @@ def test_the_published_shares_of_mnist_come_out_exactly(real_data: Path, p: floa
     assert round(wrong / len(labels), 5) == published[p]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "margin"])
 def test_noise_at_a_small_share_is_part_of_the_noise_at_a_larger_one(kind: str) -> None:
     """Fails if the draws depend on p."""
-    samples = some_samples()
-    noisy = [noise_of(kind, p).apply(samples, 5) for p in (0.1, 0.3, 0.6, 0.9)]
+    samples = grouped_samples() if kind == "margin" else some_samples()
+    shares = (0.1, 0.2, 0.4, 0.6) if kind == "margin" else (0.1, 0.3, 0.6, 0.9)
+    noisy = [noise_of(kind, p).apply(samples, 5) for p in shares]
     for less, more in pairwise(noisy):
         hit = changed(less)
         assert hit.any()
@@ -126,12 +137,12 @@ def test_the_authors_replaced_sets_are_nested() -> None:
         assert not changed(noisy)[torch.from_numpy(chance > p)].any()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "margin"])
 def test_a_seed_fixes_the_labels_and_leaves_global_generators_alone(kind: str) -> None:
-    samples = some_samples(500)
+    samples = grouped_samples(500)
     legacy = np.random.get_state()[1].tolist()  # noqa: NPY002 - that it is untouched is the point
     torch_state = torch.get_rng_state()
-    first, again, other = (noise_of(kind, 0.5, seed=seed).apply(samples, 5) for seed in (3, 3, 4))
+    first, again, other = (noise_of(kind, 0.4, seed=seed).apply(samples, 5) for seed in (3, 3, 4))
     LabelNoise("uniform", 0.5, rng="authors").apply(samples, 5)
     assert torch.equal(first.y, again.y)
     assert not torch.equal(first.y, other.y)
@@ -149,7 +160,7 @@ def test_no_noise_and_full_noise(kind: str) -> None:
     assert share == 1 if kind != "uniform" else 0.7 < share < 0.9
 
 
-@pytest.mark.parametrize("kind", ["symmetric", "pairwise", "instance"])
+@pytest.mark.parametrize("kind", ["symmetric", "pairwise", "instance", "part"])
 def test_with_two_classes_every_wrong_label_is_the_other_one(kind: str) -> None:
     samples = some_samples(400, 2)
     assert torch.equal(noise_of(kind, 1.0).apply(samples, 2).y, 1 - samples.y)
@@ -226,11 +237,91 @@ def test_instance_noise_goes_where_the_input_says() -> None:
     assert max(rates) - min(rates) > 0.1  # blind rates differ by about .05
 
 
-def test_instance_noise_has_no_single_matrix_but_can_be_counted() -> None:
-    noise = LabelNoise("instance", 0.4)
+def test_part_noise_goes_where_the_input_says_at_a_rate_that_does_not() -> None:
+    """Fails if the target ignores the input, or if the rate follows it."""
+    source = torch.Generator().manual_seed(1)
+    group = torch.arange(6000) % 6
+    x = 8 * torch.randn(6, 20, generator=source)[group] + 0.1 * torch.randn(6000, 20, generator=source)
+    noisy = LabelNoise("part", 0.4).apply(Samples.of(x, group % 3), 3)
+    wrong = changed(noisy)
+    assert abs(float(wrong.double().mean()) - 0.4) < 4 * (0.24 / 6000) ** 0.5
+    table = np.zeros((6, 3))
+    np.add.at(table, (group[wrong].numpy(), noisy.y[wrong].numpy()), 1)
+    assert (table.max(1) / table.sum(1)).mean() > 0.8  # blind targets would give 0.5
+    rates = [float(wrong[group == one].double().mean()) for one in range(6)]
+    assert max(rates) - min(rates) < 0.09
+
+
+def test_part_noise_draws_from_the_published_softmax() -> None:
+    """Rows of one input: wrong labels are counted against softmax(W x) with W from the same generator."""
+    seed, count = 3, 20_000
+    x = torch.cat([torch.tensor([[0.4, -0.2, 0.1]]).repeat(count, 1), torch.tensor([[-1.0, 2.0, 0.5]])])
+    y = torch.cat([torch.zeros(count), torch.ones(1)]).long()
+    noisy = LabelNoise("part", 1.0, seed=seed).apply(Samples.of(x, y), 4)
+    source = torch.Generator().manual_seed(seed)
+    torch.rand(2, count + 1, generator=source, dtype=torch.float64)
+    torch.rand(count + 1, generator=source, dtype=torch.float64)
+    weights = torch.randn(3, 4, generator=source, dtype=torch.float64).numpy()
+    flat = x.double().numpy()
+    scores = ((flat[0] - flat.mean()) / flat.std(ddof=1)) @ weights
+    wanted = np.exp(scores[1:]) / np.exp(scores[1:]).sum()
+    seen = np.bincount(noisy.y[:count].numpy(), minlength=4)
+    assert seen[0] == 0
+    assert stats.chisquare(seen[1:], wanted * count).pvalue > 1e-4
+
+
+def test_margin_noise_goes_to_the_nearer_class() -> None:
+    """Fails if flips go to any class; the side is blind at 0.5."""
+    samples = grouped_samples(apart=3.0)
+    noisy = LabelNoise("margin", 0.2).apply(samples, 5)
+    wrong = changed(noisy)
+    assert float(wrong.double().mean()) == pytest.approx(0.2, abs=4 * (0.16 / 3000) ** 0.5)
+    step = (noisy.y - samples.y)[wrong]
+    assert (step.abs() == 1).double().mean() > 0.95  # the classes lie in a row
+    place = samples.tensor[:, 0] / 3 - samples.y  # towards the next class above 0, the one before below
+    sides = (samples.y > 0) & (samples.y < 4)
+    assert float(((noisy.y - samples.y).sign() == place.sign())[wrong & sides].double().mean()) > 0.8
+
+
+def test_margin_noise_is_the_published_one_by_hand() -> None:
+    """Flips at c (1 - margin^2) / 2, with c by another solver; inputs of eight values need no leading directions."""
+    samples, p, seed = grouped_samples(), 0.25, 4
+    source = torch.Generator().manual_seed(seed)
+    chance, half = torch.rand(2, 3000, generator=source, dtype=torch.float64).numpy()
+    x, y = samples.tensor.double().numpy(), samples.y.numpy()
+    x = (x - x.mean()) / x.std(ddof=1)
+    likely = np.zeros((3000, 5))
+    for held in (half < 0.5, half >= 0.5):
+        likely[held] = LogisticRegression(C=0.01, max_iter=500).fit(x[~held], y[~held]).predict_proba(x[held])
+    order = np.argsort(-likely, axis=1)
+    margin = (
+        np.take_along_axis(likely, order[:, :1], 1)[:, 0] - np.take_along_axis(likely, order[:, 1:2], 1)[:, 0]
+    )
+    tau = (1 - margin**2) / 2 * ((y == order[:, 0]) | (y == order[:, 1]))
+    factor = optimize.brentq(lambda c: np.minimum(c * tau, 1).mean() - p, 0, 100)
+    other = np.where(y == order[:, 0], order[:, 1], order[:, 0])
+    wanted = np.where(chance < np.minimum(factor * tau, 1), other, y)
+    found = LabelNoise("margin", p, seed=seed).apply(samples, 5).y.numpy()
+    assert (found == wanted).mean() > 0.998  # the regressions end a hair apart
+
+
+def test_margin_noise_says_what_it_cannot_do() -> None:
+    with pytest.raises(
+        BadValue, match=r"a share below 0\.\d\d, of labels that a clean model finds likely, got 1"
+    ):
+        LabelNoise("margin", 1.0).apply(grouped_samples(), 5)
+    assert LabelNoise("margin", 0.0).apply(grouped_samples(), 5).y.equal(grouped_samples().y)
+    one = replace(grouped_samples(500), y=torch.zeros(500, dtype=torch.int64))
+    with pytest.raises(BadData, match="two classes in each half"):
+        LabelNoise("margin", 0.1).apply(one, 5)
+
+
+@pytest.mark.parametrize("kind", ["instance", "part", "margin"])
+def test_noise_that_follows_the_input_has_no_single_matrix_but_can_be_counted(kind: str) -> None:
+    noise = noise_of(kind, 0.4)
     with pytest.raises(BadValue, match="counted_transition"):
         noise.transition(5)
-    counted = counted_transition(noise.apply(some_samples(), 5), 5)
+    counted = counted_transition(noise.apply(grouped_samples(6000), 5), 5)
     torch.testing.assert_close(counted.sum(1), torch.ones(5).double())
     assert abs(float(counted.diagonal().mean()) - 0.6) < 0.05
 
@@ -275,12 +366,13 @@ def test_settings_that_do_not_fit_the_kind_or_the_data_are_refused() -> None:
         LabelNoise("symmetric", 0.5).apply(some_samples(), 4)
 
 
-def test_instance_noise_refuses_inputs_it_cannot_project() -> None:
+@pytest.mark.parametrize("kind", ["instance", "part", "margin"])
+def test_noise_that_follows_the_input_refuses_inputs_it_cannot_project(kind: str) -> None:
     samples = some_samples(50)
-    with pytest.raises(BadData, match="tokens"):
-        LabelNoise("instance", 0.4).apply(replace(samples, x=torch.zeros(50, 4, dtype=torch.int64)), 5)
+    with pytest.raises(BadData, match=f"{kind} label noise: wanted pixels or vectors, got .* tokens"):
+        noise_of(kind, 0.4).apply(replace(samples, x=torch.zeros(50, 4, dtype=torch.int64)), 5)
     with pytest.raises(BadData, match="inputs that differ"):
-        LabelNoise("instance", 0.4).apply(replace(samples, x=torch.ones(50, 4)), 5)
+        noise_of(kind, 0.4).apply(replace(samples, x=torch.ones(50, 4)), 5)
 
 
 def test_counting_needs_true_labels_of_every_class() -> None:
@@ -298,6 +390,8 @@ def test_counting_needs_true_labels_of_every_class() -> None:
         ("symmetric:0.3", LabelNoise("symmetric", 0.3, seed=9)),
         ("pairwise:0.3", LabelNoise("pairwise", 0.3, seed=9)),
         ("instance:.3", LabelNoise("instance", 0.3, seed=9)),
+        ("part:0.4", LabelNoise("part", 0.4, seed=9)),
+        ("margin:0.3", LabelNoise("margin", 0.3, seed=9)),
         ("uniform:0.4,rng=authors", LabelNoise("uniform", 0.4, seed=9, rng="authors")),
         ("0.4, rng=authors, seed=42", LabelNoise("uniform", 0.4, seed=42, rng="authors")),
     ],

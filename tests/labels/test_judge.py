@@ -194,7 +194,7 @@ def test_views_may_come_one_after_the_other(blobs, flipped):
 def test_fifty_thousand_samples_of_a_hundred_classes_take_less_than_a_gigabyte():
     """Measured in a process of its own: the peak of this one is of other tests."""
     code = (
-        "import resource, torch; from undertow.labels.judge import judge_labels; from undertow.labels.views import View;"
+        "import resource, torch; from undertow.labels.judge import View, judge_labels;"
         "g = torch.Generator().manual_seed(0); y = torch.randint(0, 100, (50_000,), generator=g);"
         "x = 1.5 * torch.randn(100, 64, generator=g)[y] + torch.randn(50_000, 64, generator=g);"
         "found = judge_labels(y, 100, [View(rows=x)]); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"

@@ -29,7 +29,7 @@ def others(plan: Plan, at: int) -> Tensor:
 
 
 def by_hand(rows: Tensor, plan: Plan, at: int) -> Tensor:
-    """Log densities of Gaussians with one covariance: that of all rows with its ridge, less what class means explain."""
+    """Log densities of Gaussians with one covariance: that of all rows and a ridge, less what class means explain."""
     centred = rows.double() - rows.double().mean(0)
     total = centred.T @ centred / len(rows)
     total += RIDGE * total.diagonal().mean() * torch.eye(rows.shape[1], dtype=torch.float64)

@@ -6,9 +6,9 @@
     noise.transition(10)                            # (C, C): row c says what becomes of class c
     expected_wrong(0.4, 10)                         # 0.36: a uniform draw may hit the same class again
 
-With probability p a label of class c is drawn anew from row c of a matrix R, so the transition is
-(1 - p) I + p R for every kind but `instance`. For one seed the draws do not depend on p: the labels
-replaced at p = 0.2 are among those replaced at p = 0.4.
+With probability p a label of class c is drawn anew from row c of a matrix R, so the transition is (1 - p) I + p R for
+every kind but those that follow the input (`instance`, `part`, `margin`). For one seed the draws do not depend on p:
+the labels replaced at p = 0.2 are among those replaced at p = 0.4.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undertow.data.margin_noise import margin_flips
 from undertow.data.samples import Samples, check_samples
 from undertow.errors import BadData, BadValue, NotThere, unknown
 
-NoiseKind = Literal["uniform", "symmetric", "pairwise", "asymmetric", "instance"]
+NoiseKind = Literal["uniform", "symmetric", "pairwise", "asymmetric", "instance", "part", "margin"]
 NoiseSource = Literal["torch", "authors"]
 
 AUTHORS_SEED = 42
 """The seed of the published label draws, and the default here: `rng="authors"` gives them as it stands."""
 
 RATE_SPREAD = 0.1
-"""Standard deviation of the per-sample flip rates of `instance` noise, before they are cut to [0, 1]."""
+"""Standard deviation of the per-sample flip rates of `instance` and `part` noise, before they are cut to [0, 1]."""
+
+FOLLOWS_INPUT = ("instance", "part", "margin")
 
 SHARPNESS = 4.0
 """How strongly `instance` noise lets the input choose the wrong class (standard deviation of its scores)."""
@@ -46,7 +49,8 @@ class LabelNoise:
     Attributes:
         kind: `uniform` draws from all classes, the same one included; `symmetric` from the other classes;
             `pairwise` takes the next class (the last one: the first) or the one that `pairs` names;
-            `asymmetric` draws from the row of `matrix`; `instance` lets the input decide (see `apply`).
+            `asymmetric` draws from the row of `matrix`; `instance`, `part` and `margin` let the input decide (see
+            `apply`).
         p: The probability that a label is drawn anew, 0 to 1.
         seed: The noise's own seed.
         rng: `authors`, for `uniform` only, repeats the published draws bit by bit.
@@ -94,17 +98,20 @@ class LabelNoise:
     def apply(self, samples: Samples, classes: int) -> Samples:
         """The samples with noisy labels in `y` and the labels until now in `true` (unless it was set before).
 
-        `instance` noise follows the literature's part-dependent noise: sample i is flipped at its own rate
-        q_i, and where to is drawn from softmax(W_y x_i) over the other classes with a random W_y per class.
-        Here q_i depends on the input too: the samples' ranks along a random direction become the quantiles
-        of a normal distribution around p, cut symmetrically so that the mean rate is p.
+        `part` noise is the literature's part-dependent noise (Xia et al. 2020): sample i is flipped at its own rate,
+        drawn from a normal distribution around p, and where to is drawn from softmax(W_y x_i) over the other classes
+        with a standard normal W_y per class, x standardised. Here the distribution is cut symmetrically, so that the
+        mean rate is p. `instance` noise lets the rate depend on the input too: ranks along a random direction become
+        the quantiles of that distribution; inputs have length 1, which leaves the choice of class softer.
+        `margin` noise flips labels between the two likeliest classes of a clean model (see margin_noise.py).
         """
         check_samples(samples, classes, "label noise")
         if self.rng == "authors":
             return samples.relabelled(self._authors(samples.y, classes))
         source = torch.Generator().manual_seed(self.seed)
-        if self.kind == "instance":
-            return samples.relabelled(self._by_instance(samples, classes, source))
+        if self.kind in FOLLOWS_INPUT:
+            given = self._by_input(samples.tensor, samples.y.cpu(), classes, source)
+            return samples.relabelled(given.to(samples.y.device))
         chance, choice = torch.rand(2, len(samples), generator=source, dtype=torch.float64).to(
             samples.y.device
         )
@@ -129,11 +136,11 @@ class LabelNoise:
                 return same[self._targets(classes)]
             case "asymmetric":
                 return self._given_matrix(classes)
-            case "instance":
+            case _:
                 raise BadValue(
                     "transition",
                     "a kind of noise with one matrix for all inputs",
-                    "instance",
+                    self.kind,
                     "Count it on the noisy samples with counted_transition.",
                 )
 
@@ -166,21 +173,26 @@ class LabelNoise:
         given[hit] = drawn
         return given
 
-    def _by_instance(self, samples: Samples, classes: int, source: torch.Generator) -> Tensor:
-        rows = _unit_rows(samples.tensor)  # (N, D)
+    def _by_input(self, x: Tensor, y: Tensor, classes: int, source: torch.Generator) -> Tensor:
+        rows = _centred_rows(x, self.kind, each=self.kind == "instance")
+        if self.kind == "margin":
+            return margin_flips(rows, y, classes, self.p, source)
         chance, choice = torch.rand(2, len(rows), generator=source, dtype=torch.float64)
-        direction = torch.randn(rows.shape[1], generator=source, dtype=torch.float64)
-        rate = flip_rates(rows @ direction, self.p)
-        y, given = samples.y.cpu(), samples.y.cpu().clone()
+        if self.kind == "part":
+            place, sharpness = torch.rand(len(rows), generator=source, dtype=torch.float64), 1.0
+        else:
+            place = rows @ torch.randn(rows.shape[1], generator=source, dtype=torch.float64)
+            sharpness = SHARPNESS
+        rate, given = flip_rates(place, self.p), y.clone()
         for one in range(classes):  # drawn for absent classes too: the others' draws stay as they are
             weights = torch.randn(rows.shape[1], classes, generator=source, dtype=torch.float64)
             mine = (y == one).nonzero().flatten()
-            scores = SHARPNESS * rows[mine] @ weights
+            scores = sharpness * rows[mine] @ weights
             scores[:, one] = -torch.inf
             bounds = _bounds(scores.softmax(1))
             target = torch.searchsorted(bounds, choice[mine, None], right=True).flatten()
             given[mine] = torch.where(chance[mine] < rate[mine], target, one)
-        return given.to(samples.y.device)
+        return given
 
 
 def expected_wrong(p: float, classes: int) -> float:
@@ -221,7 +233,7 @@ def flip_rates(place: Tensor, p: float) -> Tensor:
 def parse_noise(text: str, seed: int = AUTHORS_SEED) -> LabelNoise:
     """The noise that a short text means; a seed in the text goes before `seed`.
 
-    `0.4` is uniform noise; then `symmetric:0.3`, `pairwise:0.3`, `instance:0.3`,
+    `0.4` is uniform noise; then `symmetric:0.3`, `pairwise:0.3`, `instance:0.3`, `part:0.4`, `margin:0.3`,
     `uniform:0.4,rng=authors,seed=42` and `asymmetric:1,matrix=FILE` (.npy, or text with commas).
     """
     head, *rest = text.split(",")
@@ -271,18 +283,18 @@ def _bounds(rows: Tensor) -> Tensor:
     return ends / ends[..., -1:]
 
 
-def _unit_rows(x: Tensor) -> Tensor:
-    """Inputs (N, D) float64 on the CPU, centred, with root mean square length 1."""
+def _centred_rows(x: Tensor, kind: str, *, each: bool) -> Tensor:
+    """Inputs (N, D) float64 on the CPU: each value centred and rows of root mean square length 1, or standardised."""
     if not (x.is_floating_point() or x.dtype == torch.uint8):
         raise BadData(
-            f"instance label noise: wanted pixels or vectors, got {x.dtype} tokens. Take another kind."
+            f"{kind} label noise: wanted pixels or vectors, got {x.dtype} tokens. Take another kind."
         )
     rows = x.flatten(1).double().cpu()
-    rows = rows - rows.mean(0)
-    size = rows.square().sum(1).mean().sqrt()
-    if size == 0:
-        raise BadData("instance label noise: wanted inputs that differ, got equal ones. Take another kind.")
-    return rows / size
+    off = rows - rows.mean(0)
+    length = off.square().sum(1).mean().sqrt()
+    if length == 0:
+        raise BadData(f"{kind} label noise: wanted inputs that differ, got equal ones. Take another kind.")
+    return off / length if each else (rows - rows.mean()) / rows.std()
 
 
 def _options(text: str, parts: list[str]) -> Mapping[str, str]:

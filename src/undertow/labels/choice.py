@@ -84,16 +84,11 @@ def choose_checkpoint(
 
     chosen = config or LabelConfig.of(**settings)
     noisy = "noisy" if test is not None else chosen.labels
+    if train is None and test is not None and isinstance(run, Run):
+        train = run.data().train
     session = session_of(run, train, test, replace(search_config(chosen), labels=noisy))
     found = errors or label_errors(session, config=chosen)
-    given = session.samples.split(TRAIN).y
-    if not found.given.equal(given):
-        others = (
-            f"those of {len(found.given)} others" if len(found.given) != len(given) else "those of others"
-        )
-        raise BadValue(
-            "choose_checkpoint(errors=...)", f"those of these {len(given)} samples and labels", others
-        )
+    _check_same(found, session)
     gauge = AnswersGauge(session.samples)
     session.visit([gauge])
     held_out = session.config.labels == "noisy" and session.samples.test is not None
@@ -108,6 +103,14 @@ def choose_checkpoint(
         else "agreement with what is believed"
     )
     return Choice(int(max(near, key=lambda row: row["score"])["epoch"]), reason, pd.DataFrame(rows), found)
+
+
+def _check_same(found: LabelErrors, session: Session) -> None:
+    given = session.samples.split(TRAIN).y
+    if not found.given.equal(given):
+        several = f"{len(found.given)} " if len(found.given) != len(given) else ""
+        wanted = f"those of these {len(given)} samples and labels"
+        raise BadValue("choose_checkpoint(errors=...)", wanted, f"those of {several}others")
 
 
 def _near(rows: list[dict[str, float]]) -> list[dict[str, float]]:

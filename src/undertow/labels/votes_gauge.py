@@ -46,8 +46,8 @@ class VotesGauge(Gauge[ViewVotes]):
         return {TRAIN: (self.layer,)}
 
     def key(self, session: Session) -> Sequence[Any]:
-        """Folds decide who judges whom."""
-        return (self._folds, self._ask_at if self.layer != INPUT else None)
+        """Folds decide who judges whom, and memory which layers are averaged."""
+        return (self._folds, self._ask_at if self.layer != INPUT else None, session.config.memory)
 
     def wanted_at(self, at: int) -> bool:
         """At a few checkpoints."""
