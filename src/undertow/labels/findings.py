@@ -20,6 +20,7 @@ from torch import Tensor
 from undertow.errors import BadValue, unknown
 from undertow.labels.judge import LabelBeliefs
 from undertow.labels.rate import RateAnswer
+from undertow.labels.review_order import spread
 from undertow.labels.settings import CLEAN_WAYS, CleanWay
 
 if TYPE_CHECKING:
@@ -136,19 +137,11 @@ class LabelErrors:
         return self.table.iloc[judged[:count].numpy()]
 
     def review_order(self, count: int) -> Tensor:
-        """(count,) sample numbers in the order in which to look at their labels: the flagged ones, then by score.
-
-        Flagged ones are spread over pairs of given and proposed class by the pairs' sizes, best score of each first.
-        """
+        """(count,) sample numbers in the order in which to review labels: flagged ones, spread, then by score."""
         order = torch.argsort(self.scores + self.flagged.double(), descending=True, stable=True)
         order = order[self.found.judged[order]]
-        flagged = order[self.flagged[order]]
-        pairs = self.given[flagged] * (len(self.classes) + 1) + self.proposed[flagged]
-        place = torch.zeros(len(flagged), dtype=torch.float64)
-        for pair in pairs.unique():
-            own = (pairs == pair).nonzero()[:, 0]
-            place[own] = (torch.arange(len(own)) + 0.5).double() / len(own)
-        return torch.cat([flagged[place.argsort(stable=True)], order[len(flagged) :]])[:count]
+        suspected = order[self.flagged[order]]
+        return torch.cat([spread(suspected, self.given, self.proposed), order[len(suspected) :]])[:count]
 
     def __repr__(self) -> str:
         return f"<LabelErrors: {len(self.given)} samples, {self.rate}>"

@@ -1,0 +1,202 @@
+"""What was found, as other programs read it: cleanlab, Label Studio, FiftyOne, Hugging Face; no formulas in csv."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+import undertow as ut
+from undertow.errors import BadValue
+from undertow.labels.exports import Exports, cleanlab_table, labelstudio_interface, named_table, save_table
+from undertow.labels.given_files import Shown
+from undertow.labels.review_order import spread
+
+NAMES = np.array([*"abcdefg", '=cmd("x")', "-9", 'n<i>&"ne'])
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Features, labels (a fifth drawn anew, ten missing) and true labels."""
+    x, true = load_digits(return_X_y=True)
+    x, true = x[:900].astype(np.float32), true[:900]
+    drawn = np.random.default_rng(0)
+    labels = np.where(drawn.random(900) < 0.2, drawn.integers(0, 10, 900), true)
+    labels[:10] = -1
+    return x, labels, true
+
+
+@pytest.fixture(scope="module")
+def numbered(digits):
+    return ut.label_errors(features=digits[0], labels=digits[1])
+
+
+@pytest.fixture(scope="module")
+def named(digits):
+    names = [None if label < 0 else str(NAMES[label]) for label in digits[1]]
+    return ut.label_errors(features=digits[0], labels=names)
+
+
+@pytest.fixture
+def shown():
+    files = tuple(Path("/pictures") / "a b" / f"{row}.png" for row in range(900))
+    return Shown(tuple(f"@text, {row}" for row in range(900)), files)
+
+
+def test_cleanlabs_columns_are_cleanlabs(digits):
+    """Against cleanlab itself, on the same probabilities."""
+    filters = pytest.importorskip("cleanlab.classification")
+    kept = digits[1] >= 0
+    found = ut.label_errors(features=digits[0][kept], labels=digits[1][kept])
+    theirs = filters.CleanLearning().find_label_issues(labels=digits[1][kept], pred_probs=found.pred_probs)
+    ours = cleanlab_table(found)
+    assert set(theirs.columns) <= {*ours.columns, "sample_weight"}
+    for name in ("given_label", "predicted_label"):
+        assert ours[name].dtype.kind == theirs[name].dtype.kind
+        assert ours[name].tolist() == theirs[name].tolist()
+    assert ours["is_label_issue"].dtype == theirs["is_label_issue"].dtype
+    assert ours["label_quality"].tolist() == (1 - found.table["score"]).tolist()
+    assert ours["label_quality"].corr(theirs["label_quality"], method="spearman") > 0.9
+
+
+def test_cleanlabs_columns_name_classes_and_leave_gaps(named, numbered):
+    table = cleanlab_table(named)
+    assert table["given_label"].isna().sum() == 10
+    assert table["given_label"].iloc[20] == named.classes[int(named.given[20])]
+    assert set(table["predicted_label"]) <= set(NAMES)
+    gaps = cleanlab_table(numbered)["given_label"]
+    assert gaps.isna().tolist() == [True] * 10 + [False] * 890
+    assert gaps.iloc[10] == int(numbered.given[10])
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_a_table_keeps_every_row(named, shown, tmp_path, ending):
+    path = tmp_path / f"a{ending}"
+    assert Exports(to_cleanlab=path).write(named, shown) == [path]
+    read = pd.read_csv(path) if ending == ".csv" else pd.read_parquet(path)
+    assert read["sample"].tolist() == list(range(900))
+    assert read["filepath"].iloc[3] == "/pictures/a b/3.png"
+
+
+def test_no_cell_begins_like_a_formula(named, shown, tmp_path):
+    """Fails if names, texts or files reach a spreadsheet that would run them."""
+    path = save_table(cleanlab_table(named, shown), tmp_path / "a.csv")
+    with path.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    for name in ("given_label", "predicted_label", "proposed_label", "text", "filepath"):
+        assert not any(row[name][:1] in set("=+-@\t\r") for row in rows if row[name])
+    assert rows[0]["text"] == "'@text, 0"
+    assert '\'=cmd("x")' in {row["given_label"] for row in rows}
+    assert {row["proposed"] for row in rows} >= {"-1"}  # numbers stay numbers
+    assert pd.read_csv(path)["score"].dtype == float
+
+
+def test_label_studio_tasks(named, shown, tmp_path):
+    path = tmp_path / "tasks.json"
+    assert Exports(to_labelstudio=path).write(named, shown) == [path, tmp_path / "tasks.xml"]
+    tasks = json.loads(path.read_text())
+    wanted = set(named.flagged.nonzero()[:, 0].tolist()) | set(range(10))
+    assert {task["data"]["sample"] for task in tasks} == wanted
+    assert len(tasks) == len(wanted)
+    first = named.review_order(5).tolist()
+    assert [task["data"]["sample"] for task in tasks[:5]] == first
+    interface = ElementTree.fromstring((tmp_path / "tasks.xml").read_text())
+    choices = interface.find("Choices")
+    names = {choice.get("value") for choice in choices}
+    assert names == set(NAMES)
+    for task in tasks:
+        row = task["data"]["sample"]
+        assert task["data"]["image"] == f"/data/local-files/?d={row}.png"
+        assert len(task["predictions"]) == int(named.proposed[row] >= 0)
+        for prediction in task["predictions"]:
+            (result,) = prediction["result"]
+            assert prediction["score"] == pytest.approx(float(named.beliefs[row, named.proposed[row]]))
+            assert (result["from_name"], result["to_name"]) == (choices.get("name"), choices.get("toName"))
+            assert result["to_name"] == interface.find("Image").get("name")
+            assert result["value"]["choices"] == [named.classes[int(named.proposed[row])]]
+    assert ElementTree.fromstring(labelstudio_interface(named)).find("Text").get("value") == "$text"
+
+
+def test_fiftyone_fields(named, shown, tmp_path):
+    path = tmp_path / "samples.jsonl"
+    Exports(to_fiftyone=path).write(named, shown)
+    samples = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [one["sample"] for one in samples] == list(range(900))
+    assert samples[0]["ground_truth"] is None
+    one = int(named.review_order(1)[0])
+    assert samples[one]["ground_truth"] == {
+        "_cls": "Classification",
+        "label": named.class_name(int(named.given[one])),
+    }
+    assert samples[one]["proposed"]["label"] == named.class_name(int(named.proposed[one]))
+    assert samples[one]["mistakenness"] == float(named.scores[one])
+    assert samples[one]["filepath"] == f"/pictures/a b/{one}.png"
+    Exports(to_fiftyone=path).write(named)
+    assert "filepath" not in json.loads(path.read_text().splitlines()[0])
+
+
+def test_hugging_face_reads_the_columns_beside_its_own(named, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    path = tmp_path / "columns.parquet"
+    Exports(to_huggingface=path).write(named)
+    read = datasets.load_dataset(
+        "parquet", data_files=str(path), split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert read.features["given_label"].names == list(named.classes)
+    assert read["given_label"][:10] == [None] * 10
+    assert read["given_label"][10:] == named.given[10:].tolist()
+    flagged = [row for row, one in enumerate(read["label_flagged"]) if one]
+    assert flagged == named.flagged.nonzero()[:, 0].tolist()
+    np.testing.assert_array_equal(read["label_score"], named.scores.numpy())
+    own = datasets.Dataset.from_dict({"text": [f"t{row}" for row in range(900)], "label": [0] * 900})
+    together = datasets.concatenate_datasets([own, read], axis=1)
+    assert together[17]["text"] == "t17"
+    assert together[17]["label_score"] == float(named.scores[17])
+
+
+def test_numbers_need_no_names(numbered):
+    assert "given_label" not in named_table(numbered)
+    assert "text" not in named_table(numbered)
+
+
+@pytest.mark.parametrize(
+    ("flag", "path", "message"),
+    [
+        ("to_cleanlab", "a.xlsx", "--to-cleanlab: wanted a .csv or .parquet file, got 'a.xlsx'"),
+        ("to_labelstudio", "a.csv", "--to-labelstudio: wanted a .json file"),
+        ("to_fiftyone", "a.json", "--to-fiftyone: wanted a .jsonl file"),
+        ("to_huggingface", "a.arrow", "--to-huggingface: wanted a .parquet file"),
+    ],
+)
+def test_an_unknown_kind_of_file_is_refused_at_once(flag, path, message):
+    with pytest.raises(BadValue, match=message):
+        Exports(**{flag: Path(path)})
+
+
+def test_review_order_has_each_label_once_and_spreads_pairs(named):
+    order = named.review_order(10_000).tolist()
+    assert sorted(order) == list(range(10, 900))  # missing labels cannot be reviewed
+    flagged = int(named.flagged.sum())
+    assert set(order[:flagged]) == set(named.flagged.nonzero()[:, 0].tolist())
+    scores = named.scores[order[flagged:]]
+    assert bool((scores.diff() <= 0).all())
+    assert named.review_order(7).tolist() == order[:7]
+
+
+def test_any_beginning_of_the_review_is_a_fair_part_of_all_suspects():
+    """By hand: two pairs of 8 and 4; each prefix has their shares, and starts with the best of each."""
+    given, proposed = torch.tensor([0] * 8 + [1] * 4), torch.tensor([1] * 8 + [-1] * 4)
+    order = spread(torch.arange(12), given, proposed).tolist()
+    assert sorted(order) == list(range(12))
+    for count in (3, 6, 9):
+        assert sum(row < 8 for row in order[:count]) == 2 * count // 3
+    assert [row for row in order if row < 8] == [0, 4, 2, 6, 1, 5, 3, 7]
+    assert [row for row in order if row >= 8] == [8, 10, 9, 11]
+    assert spread(torch.arange(0), given, proposed).tolist() == []

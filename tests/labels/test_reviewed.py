@@ -1,0 +1,206 @@
+"""Reviewed labels, read back: none is lost, and what cannot be meant is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from undertow.errors import UndertowError
+from undertow.labels.given import read_labels
+from undertow.labels.given_files import GivenFiles, as_labels, read_label_file
+from undertow.labels.reviewed import apply_review, read_review
+
+GIVEN = read_labels(["cat", "dog", "cat", None, "=owl", "dog"])  # =owl, cat, dog
+
+
+def reviewed(path):
+    return apply_review(GIVEN, read_review(path), str(path))
+
+
+def task(sample, *annotations, given=None):
+    data = {"sample": sample} | ({} if given is None else {"given": given})
+    return {"id": 1, "data": data, "annotations": list(annotations)}
+
+
+def said(*choices, skipped=False):
+    result = [{"type": "choices", "from_name": "label", "value": {"choices": [one]}} for one in choices]
+    return {"was_cancelled": skipped, "result": result}
+
+
+@pytest.mark.parametrize("column", ["label", "reviewed"])
+@pytest.mark.parametrize("split", [",", ";", "\t"])
+def test_a_table_as_people_save_it(tmp_path, column, split):
+    lines = [
+        ["sample", column],
+        ["0", "dog"],
+        ["1", "dog"],
+        ["2", ""],
+        ["3", "cat"],
+        ["4", "?"],
+        ["9", "cat"],
+    ]
+    path = tmp_path / "a.csv"
+    path.write_text("\ufeff" + "\n".join(split.join(line) for line in lines) + "\n\n", encoding="utf-8")
+    done = reviewed(path)
+    assert done.labels.tolist() == [2, 2, 1, 1, 0, 2]
+    assert (done.changed, done.confirmed, done.left_open, done.unknown) == ((0, 3), (1,), (4,), (9,))
+    assert done.not_reviewed == 2
+    assert str(done).startswith(
+        "2 changed, 1 confirmed, 1 left open, 2 not reviewed, 1 unknown. There is no sample 9"
+    )
+
+
+def test_every_answer_ends_in_one_place(tmp_path):
+    """Law: answers in, answers out, whatever they say."""
+    drawn = np.random.default_rng(0)
+    samples = drawn.permutation(8)[:7]
+    answers = drawn.choice(["cat", "dog", "=owl", "unsure", "1"], 7)
+    pd.DataFrame({"sample": samples, "reviewed": answers}).to_parquet(tmp_path / "a.parquet")
+    done = reviewed(tmp_path / "a.parquet")
+    places = [*done.changed, *done.confirmed, *done.left_open, *done.unknown]
+    assert sorted(places) == sorted(samples.tolist())
+    for sample, answer in zip(samples.tolist(), answers.tolist(), strict=True):
+        if sample < 6 and answer != "unsure":
+            expected = 1 if answer == "1" else GIVEN.names.index(answer)
+            assert int(done.labels[sample]) == expected
+
+
+def test_label_studio_exports(tmp_path):
+    path = tmp_path / "a.json"
+    tasks = [
+        task(0, said("dog"), said("dog"), given="cat"), task(1, said(skipped=True)), task(2), task(4, said("=owl")),
+        task(3, said("cat"), given=""),
+    ]  # fmt: skip
+    path.write_text(json.dumps(tasks))
+    done = reviewed(path)
+    assert (done.changed, done.confirmed, done.left_open) == ((0, 3), (4,), (1,))
+    path.write_text(
+        json.dumps([{"sample": 0, "label": "dog", "given": "cat", "id": 4}, {"sample": 1, "id": 5}])
+    )
+    assert reviewed(path).changed == (0,)
+
+
+def test_names_win_over_numbers():
+    given = read_labels(np.array(["10", "20", "10"]))
+    done = apply_review(given, [], "x")
+    assert done.not_reviewed == 3
+    from undertow.labels.reviewed import Answer
+
+    assert apply_review(given, [Answer(0, "20.0")], "x").labels.tolist() == [1, 1, 0]
+    with pytest.raises(UndertowError, match="no class"):
+        apply_review(given, [Answer(0, "1")], "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sample,label\n0,cat\n0,dog\n", "sample 0 is labelled both cat and dog"),
+        ("sample,label\n0,catt\n", "Did you mean 'cat'"),
+        ("sample,note\n0,cat\n", "Add it to the table, filled where you have looked; there are sample, note"),
+        ("label\ncat\n", "got no such column in row 0"),
+        ("sample,label\nx,cat\n", "wanted a sample's number in column sample"),
+        ("sample,label\n,cat\n", "got an empty cell in row 0"),
+        ("sample,label\n0,\n", "holds no answer"),
+        ("sample,label\n0,cat,dog\n", "wanted 2 cells in each row"),
+        ("sample,given,label\n0,dog,dog\n1,cat,cat\n", "sample 0 was given dog, and here it is cat"),
+        ("", "is empty"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path, text, message):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(UndertowError, match=message) as caught:
+        reviewed(path)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "wanted a list of Label Studio tasks"),
+        ("nonsense", "cannot be read"),
+        (json.dumps([task(0, said("cat", "dog"))]), "labelled both cat and dog"),
+        (json.dumps([task(0, said("cat"), said("dog"))]), "labelled both cat and dog"),
+        (json.dumps([{"data": {"text": "a"}, "annotations": [said("cat")]}]), "Review a table or tasks"),
+        (json.dumps([task(0)]), "holds no answer"),
+    ],
+)
+def test_exports_that_cannot_be_meant_are_refused(tmp_path, text, message):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(UndertowError, match=message):
+        reviewed(path)
+
+
+def test_a_review_can_be_applied_twice(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("sample,given,label\n0,cat,dog\n")
+    once = reviewed(path)
+    again = apply_review(type(GIVEN)(once.labels, GIVEN.names), read_review(path), "a.csv")
+    assert again.labels.equal(once.labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.csv", "label\n3\n\n1\n", [3, -1, 1]),
+        ("a.csv", "id,label\na,3.0\nb,\nc,nan\n", [3, -1, -1]),
+        ("a.csv", "3\n1\n2\n", [3, 1, 2]),
+        ("a.csv", "label\ncat\nNA\n\n", ["cat", "NA", None]),
+        ("a.csv", "label\n007\n8\n9\n", ["007", "8", "9"]),
+        ("a.csv", "label\n'=x\n'tis\nb\n", ["=x", "'tis", "b"]),
+        ("a.txt", "cat\ndog\n\n", ["cat", "dog", None]),
+    ],
+)
+def test_labels_of_text_files(tmp_path, name, text, expected):
+    (tmp_path / name).write_text(text)
+    assert read_label_file(tmp_path / name, 3).tolist() == expected
+
+
+def test_labels_of_other_files(tmp_path):
+    np.save(tmp_path / "a.npy", np.array(["b", "a"]))
+    assert read_label_file(tmp_path / "a.npy").tolist() == ["b", "a"]
+    pd.DataFrame({"x": [1, 2], "label": ["b", None]}).to_parquet(tmp_path / "a.parquet")
+    assert read_labels(read_label_file(tmp_path / "a.parquet")).labels.tolist() == [0, -1]
+    assert as_labels(["1.5", "2"]).tolist() == [1.5, 2.0]  # refused as broken numbers, not taken for names
+
+
+def test_features_of_files(tmp_path):
+    a, b = np.ones((3, 2), np.float32), np.zeros((3, 4), np.float32)
+    np.save(tmp_path / "a.npy", a)
+    np.savez(tmp_path / "two.npz", u=a, v=b)
+    pd.DataFrame({"emb": list(b), "label": [1, 2, 3]}).to_parquet(tmp_path / "lists.parquet")
+    pd.DataFrame(a, columns=["p", "q"]).to_parquet(tmp_path / "wide.parquet")
+
+    def read(*parts):
+        found = GivenFiles(
+            features=tuple(part.replace("@", f"{tmp_path}/") for part in parts)
+        ).read_features()
+        return {name: one.shape for name, one in found.items()}
+
+    assert read("@a.npy") == {"a": (3, 2)}
+    assert read("clip=@a.npy", "dino=@two.npz") == {"clip": (3, 2), "dino.u": (3, 2), "dino.v": (3, 4)}
+    assert read("@lists.parquet") == {"lists": (3, 4)}
+    assert read("@wide.parquet") == {"wide": (3, 2)}
+    with pytest.raises(UndertowError, match="a name of its own"):
+        read("@a.npy", "@a.npy")
+
+
+def test_labels_must_not_be_features(tmp_path):
+    pd.DataFrame({"p": [1.0], "label": [1]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(UndertowError, match="Labels must not be features"):
+        GivenFiles(features=(str(tmp_path / "a.parquet"),)).read_features()
+
+
+def test_pictures_in_the_order_in_which_people_count(tmp_path):
+    for number in (10, 9, 1):
+        (tmp_path / f"{number}.png").touch()
+    shown = GivenFiles(images=tmp_path).read_shown(3)
+    assert [path.stem for path in shown.files] == ["1", "9", "10"]
+    with pytest.raises(UndertowError, match="one for each of 4 samples in their order, got 3"):
+        GivenFiles(images=tmp_path).read_shown(4)
+    np.save(tmp_path / "a.npy", np.zeros((3, 8, 8, 3), np.uint8))
+    assert GivenFiles(images=tmp_path / "a.npy").read_shown(3).pixels.shape == (3, 3, 8, 8)
