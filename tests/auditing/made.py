@@ -11,12 +11,12 @@ from undertow.auditing.composites_lens import CompositesResult, CutResult, Swap
 from undertow.auditing.labels_lens import LabelsResult
 from undertow.auditing.latent_lens import LatentResult
 from undertow.auditing.repairs_lens import RepairFound, RepairsResult
-from undertow.auditing.richness_lens import RichnessAt, RichnessResult
 from undertow.labels.rate import RateAnswer
 from undertow.latent.grid import ProbeGrid
 from undertow.latent.probes_gauge import Judged, ProbeCell, ProbesAt
 from undertow.repairing.gate import Judgement
 from undertow.richness.head_richness import HeadRichness, Measured
+from undertow.richness.run_richness import RichnessAt, RichnessResult
 from undertow.session.answers import Accuracy, AnswersAt
 from undertow.shares import Share
 from undertow.temporal.consistency import consistency_matrix

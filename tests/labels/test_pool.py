@@ -15,7 +15,7 @@ from undertow.labels.pool import (
     Pool,
     tempered,
 )
-from undertow.labels.views import Plan, Seen
+from undertow.labels.views import Plan, ViewSource
 
 N, C = 900, 5
 
@@ -85,8 +85,8 @@ def test_sums_and_weights_are_the_literal_ones(plan):
     )
     pool = Pool(plan)
     pool.add_outputs(said, 9)
-    pool.add_view([("discriminant", inputs.clone())], Seen("inputs"))
-    pool.add_view([("discriminant", late.clone())], Seen("fc1", 9))
+    pool.add_view([("discriminant", inputs.clone())], ViewSource("inputs"))
+    pool.add_view([("discriminant", late.clone())], ViewSource("fc1", 9))
     pool.add_neighbours(near.clone(), "inputs")
     memorised = agreement(said, plan) - agreement(late, plan)
     assert memorised > MEMORISED
@@ -122,7 +122,7 @@ def test_the_order_of_views_does_not_matter(plan):
     for order in (parts, parts[::-1]):
         pool = Pool(plan)
         for name, epoch, seed in order:
-            pool.add_view([("discriminant", votes(plan, 1.0 + seed / 4, seed))], Seen(name, epoch))
+            pool.add_view([("discriminant", votes(plan, 1.0 + seed / 4, seed))], ViewSource(name, epoch))
             pool.add_neighbours(votes(plan, 1.0, 10 + seed), name)
         found.append((pool.honest(), pool.everyone()))
     for one, other in zip(*found, strict=True):
@@ -131,12 +131,12 @@ def test_the_order_of_views_does_not_matter(plan):
 
 def test_views_of_two_epochs_are_honest_and_later_ones_are_not(plan):
     pool = Pool(plan)
-    pool.add_view([("discriminant", votes(plan, 1.0, 1))], Seen("fc", 3.0))
+    pool.add_view([("discriminant", votes(plan, 1.0, 1))], ViewSource("fc", 3.0))
     pool.add_outputs(votes(plan, 1.0, 2), 1)
     assert not pool.has_honest
     assert pool.first_choices == []
     torch.testing.assert_close(pool.honest(), pool.everyone())
-    pool.add_view([("discriminant", votes(plan, 1.0, 3))], Seen("fc", 2.0))
+    pool.add_view([("discriminant", votes(plan, 1.0, 3))], ViewSource("fc", 2.0))
     assert pool.has_honest
     assert len(pool.first_choices) == 1
 

@@ -12,14 +12,14 @@ from undertow.labels.rate import (
     ALLOWANCE,
     LEAST_SKILL,
     MOST_DOUBT,
-    Evidence,
     HonestCounts,
+    LabelEvidence,
     blindly_wrong,
     rate_answer,
 )
 from undertow.labels.views import Plan, View
 
-FLAT = Evidence(
+FLAT = LabelEvidence(
     count=5000, classes=10, sure=(0.20, 0.20, 0.20), doubt=0.01, honest=0.24, commonest=0.1, everyone=0.22,
     learned=False, ruled_out=0.2,
 )  # fmt: skip

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from undertow.data.samples import Samples
-from undertow.features.budget import Estimate, Route
+from undertow.features.budget import MemoryEstimate, Route
 from undertow.features.stream import Batch
 from undertow.latent.sources import plan_groups, room_for_fits, source_for
 
@@ -43,7 +43,7 @@ def material(features) -> tuple[Samplings, Samples, Samples, dict[str, Tensor]]:
 
 
 def by(kind) -> Route | None:
-    return None if kind == "held" else Route(kind, "", Estimate(0, 0))
+    return None if kind == "held" else Route(kind, "", MemoryEstimate(0, 0))
 
 
 @pytest.mark.parametrize(

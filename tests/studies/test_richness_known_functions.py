@@ -18,7 +18,7 @@ from undertow.studies.richness.known_functions_measures import (
     nystrom,
     spectrum_errors,
 )
-from undertow.studies.richness.last_layer_measures import Sight
+from undertow.studies.richness.last_layer_measures import LayerSight
 from undertow.studies.train_and_measure import trained
 
 
@@ -108,7 +108,7 @@ def test_more_samples_err_less():
 
 def test_eigenfunctions_are_orthonormal_where_they_were_found():
     rng = torch.Generator().manual_seed(1)
-    train = Sight(torch.rand(300, 8, generator=rng), torch.zeros(300, 1), torch.zeros(300))
+    train = LayerSight(torch.rand(300, 8, generator=rng), torch.zeros(300, 1), torch.zeros(300))
     drawn = torch.stack(eigenfunctions(train, train, 5))  # (5, 300)
     torch.testing.assert_close(drawn @ drawn.T / 300, torch.eye(5, dtype=torch.float64), rtol=0, atol=1e-9)
     assert (drawn[:, -1] >= 0).all()

@@ -35,11 +35,11 @@ from undertow.auditing.latent_lens import LatentLens
 from undertow.auditing.lens import Lens, Result, find_lens, gauges_of
 from undertow.auditing.outcome import QUICK, Audit, holds_full_audit, make_audit
 from undertow.auditing.repairs_lens import RepairsLens
-from undertow.auditing.richness_lens import RichnessLens
 from undertow.auditing.settings import LENSES, AuditConfig, name_of
 from undertow.errors import BadData, BadValue
 from undertow.features.layers import INPUT
 from undertow.latent.settings import check_probes
+from undertow.richness.run_richness import RichnessLens
 from undertow.session.checkpoints import thinned
 from undertow.session.gauge import Gauge
 from undertow.session.progress import Progress

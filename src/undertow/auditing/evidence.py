@@ -23,11 +23,11 @@ from undertow.auditing.labels_lens import LabelsResult
 from undertow.auditing.latent_lens import LatentResult
 from undertow.auditing.lens import Result, measures_of
 from undertow.auditing.repairs_lens import RepairsResult
-from undertow.auditing.richness_lens import RichnessAt, RichnessResult
 from undertow.auditing.settings import SITUATIONS
 from undertow.features.layers import INPUT
 from undertow.repairing.gate import Judgement
 from undertow.richness.head_richness import Measured
+from undertow.richness.run_richness import RichnessAt, RichnessResult
 from undertow.rows import Row
 from undertow.session.settings import Labels
 from undertow.shares import Number, Share, Sure, difference

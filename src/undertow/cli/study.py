@@ -25,7 +25,7 @@ from undertow.studies.required_data import data_needed, whereabouts
 from undertow.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from undertow.engine import Progress
+    from undertow.engine import SweepProgress
     from undertow.studies.outcome import StudyOutcome
 
 PAPERS = {
@@ -225,7 +225,7 @@ def _announce(study: Study, scale: str, seeds: int) -> None:
         screen.print(f"  changed: {line}")
 
 
-def _show(told: Progress) -> None:
+def _show(told: SweepProgress) -> None:
     state = f"failed: {told.error}" if told.error else f"{told.seconds:.0f} s"
     console().print(f"  {told.done}/{told.total}  {told.task.label}: {state}", markup=False)
 

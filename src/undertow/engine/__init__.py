@@ -12,8 +12,15 @@ from __future__ import annotations
 from undertow.engine.engines import ENGINES, Engine, run_local, run_tasks
 from undertow.engine.store import Store
 from undertow.engine.study_runner import check_studies, run_study
-from undertow.engine.sweep import Progress
+from undertow.engine.sweep import SweepProgress
 
 __all__ = [
-    "ENGINES", "Engine", "Progress", "Store", "check_studies", "run_local", "run_study", "run_tasks",
+    "ENGINES",
+    "Engine",
+    "Store",
+    "SweepProgress",
+    "check_studies",
+    "run_local",
+    "run_study",
+    "run_tasks",
 ]  # fmt: skip

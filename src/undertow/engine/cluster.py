@@ -21,7 +21,7 @@ from typing import Any
 from undertow._version import __version__
 from undertow.engine.ray_connection import connected, load_ray
 from undertow.engine.store import Store, failure_words
-from undertow.engine.sweep import Answer, Answers, Watch, attempt, sweep
+from undertow.engine.sweep import Answers, TaskAnswer, Watch, attempt, sweep
 from undertow.errors import RunProblem
 from undertow.sizes import show_size
 from undertow.studies.task import Task
@@ -151,23 +151,23 @@ def _ready(ray: Any, refs: list[Any]) -> list[Any]:
     return ray.wait(refs, num_returns=len(refs), timeout=0)[0]
 
 
-def _answer(ray: Any, ref: Any) -> Answer:
+def _answer(ray: Any, ref: Any) -> TaskAnswer:
     try:
         return ray.get(ref)
     except ConnectionError:
         raise
     except ray.exceptions.RayTaskError as error:
-        return Answer([], 0.0, failure_words(error.cause))
+        return TaskAnswer([], 0.0, failure_words(error.cause))
     except ray.exceptions.RayError as error:
         lost = f"its process or node was lost {RETRIES + 1} times ({type(error).__name__}: out of memory?)."
-        return Answer([], 0.0, f"{lost} All other tasks went on.")
+        return TaskAnswer([], 0.0, f"{lost} All other tasks went on.")
 
 
-def attempt_there(task: Task, caller: Caller) -> Answer:
+def attempt_there(task: Task, caller: Caller) -> TaskAnswer:
     """Run a task on a node; another undertow there would give answers under our version's name."""
     if caller.version != __version__:
         node = f"node {socket.gethostname()} has undertow {__version__}"
-        return Answer([], 0.0, f"{node}, the caller {caller.version}. Install the same on all nodes.")
+        return TaskAnswer([], 0.0, f"{node}, the caller {caller.version}. Install the same on all nodes.")
     from undertow.engine.limits import use_threads
 
     use_threads(caller.threads)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from undertow.engine.limits import limit_memory, ran_out, share_of_threads, use_threads
 from undertow.engine.store import failure_words
-from undertow.engine.sweep import Answer, Answers, attempt
+from undertow.engine.sweep import Answers, TaskAnswer, attempt
 from undertow.errors import RunProblem
 from undertow.sizes import show_size
 from undertow.studies.task import Task
@@ -65,7 +65,7 @@ class _Pool:
 
     def _hear(self, worker: Worker) -> Answers:
         task, answer = worker.task, worker.receive()
-        final = answer or Answer([], worker.seconds, worker.death())
+        final = answer or TaskAnswer([], worker.seconds, worker.death())
         again = task is not None and self._deserves_another(task, answer, worker)
         if task is not None and again:
             self._waiting.appendleft(task)
@@ -85,7 +85,7 @@ class _Pool:
         if self._waiting:
             self.crew.append(self.start())
 
-    def _deserves_another(self, task: Task, answer: Answer | None, worker: Worker) -> bool:
+    def _deserves_another(self, task: Task, answer: TaskAnswer | None, worker: Worker) -> bool:
         """Whether a fresh process might do better."""
         if answer is None:
             self._deaths[task.key] += 1
@@ -124,7 +124,7 @@ class Worker:
         with suppress(OSError):  # it died meanwhile: the next thing heard of it says so
             self.pipe.send(task)
 
-    def receive(self) -> Answer | None:
+    def receive(self) -> TaskAnswer | None:
         """What it says: ready (an empty answer, before any task), an answer, or None if it is dead."""
         try:
             sent = self.pipe.recv_bytes()
@@ -139,7 +139,7 @@ class Worker:
         try:
             return pickle.loads(sent)
         except Exception as error:  # rows of a type that cannot be made here are that task's own fault
-            return Answer([], self.seconds, failure_words(error))
+            return TaskAnswer([], self.seconds, failure_words(error))
 
     def death(self) -> str:
         """Words for its death."""
@@ -176,7 +176,7 @@ def _serve(pipe: connection.Connection, workspace: Path, threads: int, memory: i
     use_threads(threads)
     if memory is not None:
         limit_memory(memory)
-    _say(pipe, Answer([], 0.0))
+    _say(pipe, TaskAnswer([], 0.0))
     while (task := _next(pipe)) is not None:
         answer = attempt(task, workspace) if memory is None else _attempt_within(task, workspace, memory)
         if not _say(pipe, answer):
@@ -190,18 +190,18 @@ def _next(pipe: connection.Connection) -> Task | None:
         return None
 
 
-def _say(pipe: connection.Connection, answer: Answer) -> bool:
+def _say(pipe: connection.Connection, answer: TaskAnswer) -> bool:
     """Send an answer; rows that cannot be sent are an error of their task. False if nobody listens."""
     try:
         pipe.send(answer)
     except OSError:
         return False
     except Exception as error:
-        pipe.send(Answer([], answer.seconds, failure_words(error)))
+        pipe.send(TaskAnswer([], answer.seconds, failure_words(error)))
     return True
 
 
-def _attempt_within(task: Task, workspace: Path, memory: int) -> Answer:
+def _attempt_within(task: Task, workspace: Path, memory: int) -> TaskAnswer:
     short: list[BaseException] = []
 
     def words(error: Exception) -> str:

@@ -21,7 +21,7 @@ from undertow.studies.task import Rows, Task
 
 
 @dataclass(frozen=True)
-class Answer:
+class TaskAnswer:
     """What came of a task: rows, or why there are none."""
 
     rows: Rows
@@ -31,7 +31,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Progress:
+class SweepProgress:
     """What a watcher is told after each task."""
 
     task: Task
@@ -41,18 +41,18 @@ class Progress:
     error: str | None = None
 
 
-Watch = Callable[[Progress], None]
-Answers = Generator[tuple[Task, Answer]]
+Watch = Callable[[SweepProgress], None]
+Answers = Generator[tuple[Task, TaskAnswer]]
 
 
-def attempt(task: Task, workspace: Path, words: Callable[[Exception], str] = failure_words) -> Answer:
+def attempt(task: Task, workspace: Path, words: Callable[[Exception], str] = failure_words) -> TaskAnswer:
     """Run one task; an error becomes words."""
     began = time.monotonic()
     try:
         rows = task.run(workspace)
     except Exception as error:
-        return Answer([], time.monotonic() - began, words(error))
-    return Answer(rows, time.monotonic() - began)
+        return TaskAnswer([], time.monotonic() - began, words(error))
+    return TaskAnswer(rows, time.monotonic() - began)
 
 
 def sweep(
@@ -71,11 +71,11 @@ def sweep(
             if error is not None:
                 failed[task.key] = error
             if watch:
-                watch(Progress(task, count, len(todo), answer.seconds, error))
+                watch(SweepProgress(task, count, len(todo), answer.seconds, error))
     return failed
 
 
-def _keep(store: Store, task: Task, answer: Answer) -> str | None:
+def _keep(store: Store, task: Task, answer: TaskAnswer) -> str | None:
     error = answer.error
     if error is None:
         try:

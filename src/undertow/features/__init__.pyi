@@ -1,4 +1,4 @@
-from .budget import Estimate as Estimate
+from .budget import MemoryEstimate as MemoryEstimate
 from .budget import Route as Route
 from .budget import choose_route as choose_route
 from .budget import estimate_memory as estimate_memory

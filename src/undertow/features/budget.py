@@ -30,7 +30,7 @@ DIRECTIONS = 1024
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MemoryEstimate:
     """Bytes held while samples stream by, needed besides for the work after it, and stored."""
 
     held: int
@@ -53,25 +53,25 @@ class Route:
 
     kind: RouteKind
     reason: str
-    estimate: Estimate
+    estimate: MemoryEstimate
 
 
 def estimate_memory(
     kind: RouteKind, n_per_class: Sequence[int], dim: int, *, batch_size: int = 512
-) -> Estimate:
+) -> MemoryEstimate:
     """What a layer of width `dim` takes by one route; the model and the samples come on top."""
     most, classes, rows = max(n_per_class, default=0), len(n_per_class), sum(n_per_class)
     batch = 2 * batch_size * dim * 4  # as it came and sorted by class
     if kind == "moments":
         waiting = min(rows, classes * 512 + batch_size) * dim * 4
         # Work: one class's matrix, its copy and the eigensolver's own.
-        return Estimate(classes * dim**2 * 8 + waiting + batch, 3 * dim**2 * 8)
+        return MemoryEstimate(classes * dim**2 * 8 + waiting + batch, 3 * dim**2 * 8)
     read = 3 * min(READ_BYTES, most * dim * 4)
     if kind == "gram":
-        return Estimate(batch, 3 * most**2 * 8 + read, rows * dim * 4)
+        return MemoryEstimate(batch, 3 * most**2 * 8 + read, rows * dim * 4)
     # A space of directions in float32, what is taken out of it, and that in float64; matrices within the space.
     space = min(DIRECTIONS, most, dim)
-    return Estimate(batch, 4 * dim * space * 4 + 6 * space**2 * 4 + read, rows * dim * 4)
+    return MemoryEstimate(batch, 4 * dim * space * 4 + 6 * space**2 * 4 + read, rows * dim * 4)
 
 
 def choose_route(n_per_class: Sequence[int], dim: int, budget: int | str, *, batch_size: int = 512) -> Route:
@@ -86,7 +86,7 @@ def choose_route(n_per_class: Sequence[int], dim: int, budget: int | str, *, bat
     limit, most = parse_size(budget), max(n_per_class, default=0)
     order: tuple[RouteKind, RouteKind] = ("moments", "gram") if dim <= most else ("gram", "moments")
     sizes = f"{dim:,} features against {most:,} samples in the largest class"
-    tried: dict[RouteKind, Estimate] = {}
+    tried: dict[RouteKind, MemoryEstimate] = {}
     for kind in (*order, "randomised"):
         estimate = estimate_memory(kind, n_per_class, dim, batch_size=batch_size)
         if estimate.total <= limit:

@@ -24,8 +24,8 @@ from undertow.labels.decide import proposals, suspects
 from undertow.labels.neighbours import neighbour_votes
 from undertow.labels.noise_model import Anchors, believe, given_log_belief, true_chances
 from undertow.labels.pool import Pool, Voter, tempered
-from undertow.labels.rate import Evidence, HonestCounts, RateAnswer, rate_answer
-from undertow.labels.views import FEWEST, Plan, Seen, View
+from undertow.labels.rate import HonestCounts, LabelEvidence, RateAnswer, rate_answer
+from undertow.labels.views import FEWEST, Plan, View, ViewSource
 from undertow.labels.voters import direction_votes, discriminant_votes, narrowed
 
 TWINS_TOLD = 0.005
@@ -43,7 +43,7 @@ class LabelBeliefs:
     flagged: Tensor  # (N,) bool
     judged: Tensor  # (N,) bool: False for missing labels and for classes too small to judge
     rate: RateAnswer
-    evidence: Evidence
+    evidence: LabelEvidence
     voters: tuple[Voter, ...]
     notes: tuple[str, ...]
 
@@ -117,11 +117,11 @@ class Judge:
         self.plan, self.pool, self.notes = plan, Pool(plan), _notes_on(plan)
         self._asked = False
 
-    def asks_neighbours(self, view: View | Seen) -> bool:
+    def asks_neighbours(self, view: View | ViewSource) -> bool:
         """Neighbours cost most: inputs or embeddings are asked, else the first honest checkpoint."""
         return view.untouched or (view.honest and not self._asked)
 
-    def add(self, view: View | Seen, votes: ViewVotes) -> None:
+    def add(self, view: View | ViewSource, votes: ViewVotes) -> None:
         """Fold in what was said of a view."""
         self.pool.add_view(
             [
@@ -148,7 +148,7 @@ def _conclude(pool: Pool, plan: Plan, notes: list[str]) -> LabelBeliefs:
     # Counted and forgotten before the table of all voters is made: both at once would take twice the memory.
     honest = HonestCounts.of(pool.honest(), plan, pool.first_choices) if pool.has_honest else None
     pooled, _ = tempered(pool.everyone(), plan)
-    seen = Evidence.of(honest, pooled, plan, learned=pool.has_learned)
+    seen = LabelEvidence.of(honest, pooled, plan, learned=pool.has_learned)
     matrix = Anchors.of(pooled).matrix(plan, seen.matrix_trust)
     scores = 1 - given_log_belief(pooled, plan.labels, matrix).exp()
     scores = torch.where(plan.judged, scores.clamp(0, 1), torch.zeros_like(scores))

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from undertow.errors import BadData
-from undertow.labels.views import Plan, Seen
+from undertow.labels.views import Plan, ViewSource
 
 SCALES = torch.logspace(-2, 1.3, 23)
 MOST_ROWS = 5000
@@ -63,7 +63,7 @@ class Pool:
         self._repeated: dict[float, float] = {}  # epoch -> share of given labels that the network answers
         self._foretold: dict[float, float] = {}  # epoch -> agreement of the first probe on its first view
 
-    def add_view(self, votes: Iterable[tuple[str, Tensor]], view: Seen) -> None:
+    def add_view(self, votes: Iterable[tuple[str, Tensor]], view: ViewSource) -> None:
         """Fold in what probes say of a view, as (kind of probe, votes); shallow layers of an epoch before deep ones."""
         part = "early" if view.honest else "late"
         for kind, vote in votes:

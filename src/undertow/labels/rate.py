@@ -1,7 +1,7 @@
 """How many labels are wrong: an interval that holds, or "cannot tell: between a and b".
 
     honest = HonestCounts.of(pool.honest(), plan, pool.first_choices)
-    seen = Evidence.of(honest, pool.everyone(), plan, learned=pool.has_learned)
+    seen = LabelEvidence.of(honest, pool.everyone(), plan, learned=pool.has_learned)
     answer = rate_answer(seen)
     answer.value, answer.low, answer.high, answer.told, answer.reason
 
@@ -75,7 +75,7 @@ def _doubt(anchors: Anchors, first_choices: list[Tensor], judged: Tensor) -> flo
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LabelEvidence:
     """What is counted about labels, before any conclusion."""
 
     count: int  # judged labels
@@ -89,7 +89,7 @@ class Evidence:
     ruled_out: float  # labels given blindly, by both pools
 
     @classmethod
-    def of(cls, honest: HonestCounts | None, everyone: Tensor, plan: Plan, *, learned: bool) -> Evidence:
+    def of(cls, honest: HonestCounts | None, everyone: Tensor, plan: Plan, *, learned: bool) -> LabelEvidence:
         """Count on the pooled votes (N, C) of all voters, beside what was counted on those of honest ones."""
         judged = plan.judged
         blind = blindly_wrong(everyone, plan)
@@ -177,7 +177,7 @@ class RateAnswer:
         return f"{100 * self.value:.1f} % of the labels are wrong ({span}; {self.reason})"
 
 
-def rate_answer(seen: Evidence) -> RateAnswer:
+def rate_answer(seen: LabelEvidence) -> RateAnswer:
     """What the evidence bounds."""
     most = 1 - 1 / seen.classes
     if seen.honest is None:
@@ -196,7 +196,7 @@ def rate_answer(seen: Evidence) -> RateAnswer:
     return RateAnswer(value, low, high, True, "by samples whose class is sure without their label")
 
 
-def _why_untrusted(seen: Evidence) -> str:
+def _why_untrusted(seen: LabelEvidence) -> str:
     if seen.skill < LEAST_SKILL:
         return "the features hardly tell the given classes apart"
     if seen.doubt is None:
@@ -204,12 +204,12 @@ def _why_untrusted(seen: Evidence) -> str:
     return f"voters differ on {100 * seen.doubt:.0f} % even of the samples that they are surest of"
 
 
-def _below(seen: Evidence) -> float:
+def _below(seen: LabelEvidence) -> float:
     rate = seen.sure_rate
     return max(0.0, rate - _error(rate, SURE_SHARES[0] * seen.count) - (seen.doubt or 0.0) - ALLOWANCE)
 
 
-def _hidden(seen: Evidence) -> float:
+def _hidden(seen: LabelEvidence) -> float:
     """Wrong labels that honest voters may follow."""
     assert seen.honest is not None
     if not seen.trusted:

@@ -25,7 +25,7 @@ FEWEST = 3
 
 
 @dataclass(frozen=True)
-class Seen:
+class ViewSource:
     """Where features come from, and for how many epochs their maker had learned the labels that are judged."""
 
     name: str = "features"
@@ -48,7 +48,7 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class View(Seen):
+class View(ViewSource):
     """Features of all samples."""
 
     rows: Tensor = field(kw_only=True)  # (N, D)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from undertow.features.layers import INPUT
 from undertow.labels.judge import ViewVotes, view_votes
-from undertow.labels.views import Plan, Seen
+from undertow.labels.views import Plan, ViewSource
 from undertow.session.gauge import Gauge, Needs
 from undertow.session.samples import TRAIN
 from undertow.session.session import Session
@@ -95,9 +95,9 @@ class TrainOutputsGauge(Gauge[TrainOutputsAt]):
         return TrainOutputsAt(sight.outputs(TRAIN).float().numpy())
 
 
-def seen_at(session: Session, layer: str, at: int) -> Seen:
+def seen_at(session: Session, layer: str, at: int) -> ViewSource:
     """Whose features these are, and for how many epochs it had learned the labels."""
-    return Seen("inputs") if layer == INPUT else Seen(layer, epochs_at(session, at))
+    return ViewSource("inputs") if layer == INPUT else ViewSource(layer, epochs_at(session, at))
 
 
 def epochs_at(session: Session, at: int) -> float:

@@ -34,7 +34,7 @@ FEWEST = 30
 """Samples below which nothing is judged: with a handful the bootstrap's interval has no width."""
 RESAMPLES = 10_000
 
-Verdict = Literal["better", "not worth it", "cannot tell", "not asked"]
+GateVerdict = Literal["better", "not worth it", "cannot tell", "not asked"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Judgement:
     Numbers are None where there is no evidence. Under noise of a known rate they are corrected for it.
     """
 
-    verdict: Verdict
+    verdict: GateVerdict
     reason: str
     count: int = 0
     before: float | None = None

@@ -12,6 +12,8 @@ from .head_richness import head_richness as head_richness
 from .intervals import DLRInterval as DLRInterval
 from .intervals import d_lr_interval as d_lr_interval
 from .measure import measure_richness as measure_richness
+from .run_richness import RichnessResult as RichnessResult
+from .run_richness import measure_run as measure_run
 from .similarity import KnownKernel as KnownKernel
 from .similarity import cka as cka
 from .similarity import initial_kernel_alignment as initial_kernel_alignment

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from undertow.errors import BadData
 from undertow.latent.spectrum import eigh
-from undertow.richness.kernel import Kernel, Spread
+from undertow.richness.kernel import Kernel, KernelSpread
 from undertow.richness.rows import TOLERANCE, Array, float_rows, same_count
 
 
@@ -96,7 +96,7 @@ def low_rank_of(kernel: Kernel, projection: bool = True) -> LowRank:
     return LowRank(value, rank, count, dim, "; ".join(text for text, holds in told.items() if holds))
 
 
-def d_lr_of(of: Spread, centre: Tensor, projection: bool = True) -> tuple[Tensor, Tensor]:
+def d_lr_of(of: KernelSpread, centre: Tensor, projection: bool = True) -> tuple[Tensor, Tensor]:
     """D_LR (B,) of sets of samples, and the dimensions of the learned functions' spans (B,).
 
     Args:
@@ -131,7 +131,7 @@ _CONSTANT_OUTPUTS = (
 )
 
 
-def _learned_basis(of: Spread) -> Tensor:
+def _learned_basis(of: KernelSpread) -> Tensor:
     """(B, C, R) coefficients A such that the columns of F A are orthonormal, or 0, and span those of the outputs F."""
     raw = (
         of.output_scatter + of.counts[:, None, None] * of.output_means[:, :, None] * of.output_means[:, None]

@@ -31,7 +31,7 @@ PANEL = 128
 """Rows of a (P, P) matrix that one product fills; with blocks of 512 rows 128 was fastest at P = 1024."""
 
 
-class Spread(NamedTuple):
+class KernelSpread(NamedTuple):
     """What D_LR needs of some sets of samples (B of them), around a centre that all have in common."""
 
     counts: Tensor  # (B,) float64
@@ -93,14 +93,14 @@ class Kernel:
             whole = self.products + tilt + tilt[:, None]
         return torch.from_numpy(eigvalsh(whole.cpu().numpy(), overwrite_a=True, check_finite=False))
 
-    def spread(self) -> Spread:
+    def spread(self) -> KernelSpread:
         """Of all samples."""
         joint = self._joint()
         count, norm, trace = joint.cross.new_tensor([[self.count], [self.norm()], [self.trace()]])
         means = joint.feature_mean[None], joint.output_mean[None]
-        return Spread(count, *means, joint.cross[None], joint.output_scatter[None], norm, trace)
+        return KernelSpread(count, *means, joint.cross[None], joint.output_scatter[None], norm, trace)
 
-    def without(self, rows: Tensor, outputs: Tensor, groups: Sequence[Tensor]) -> Spread:
+    def without(self, rows: Tensor, outputs: Tensor, groups: Sequence[Tensor]) -> KernelSpread:
         """Of all samples but those of one group, for each group; `rows` and `outputs` are those that this is of."""
         whole, found = self._joint(), list[tuple[Tensor, ...]]()
         size, trace = self.norm() ** 2, self.trace()
@@ -122,7 +122,7 @@ class Kernel:
                 gone = float(among.trace())
             sizes = cross.new_tensor([left, math.sqrt(max(square, 0.0)), trace - gone])
             found.append((sizes[0], -x / left, whole.output_mean - y / left, cross, scatter, *sizes[1:]))
-        return Spread(*(torch.stack(parts) for parts in zip(*found, strict=True)))
+        return KernelSpread(*(torch.stack(parts) for parts in zip(*found, strict=True)))
 
     def _joint(self) -> Joint:
         if self.joint is None:

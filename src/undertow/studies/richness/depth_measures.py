@@ -20,7 +20,13 @@ from undertow.errors import BadData
 from undertow.richness.dimension import effective_dimension
 from undertow.richness.eigenfunctions import feature_spectrum
 from undertow.studies.findings import row
-from undertow.studies.richness.last_layer_measures import Sight, accuracies, last_layer, sights, spectrum_rows
+from undertow.studies.richness.last_layer_measures import (
+    LayerSight,
+    accuracies,
+    last_layer,
+    sights,
+    spectrum_rows,
+)
 from undertow.studies.task import Rows
 from undertow.training.run import Run
 from undertow.training.stages import run_up_to
@@ -56,7 +62,7 @@ def layer_spectra(
     return [{"checkpoint": at, **one} for one in rows]
 
 
-def _averaged(data: DataSet, model: nn.Module, seen: Sight, name: str, side: int | None) -> Sight:
+def _averaged(data: DataSet, model: nn.Module, seen: LayerSight, name: str, side: int | None) -> LayerSight:
     with torch.no_grad():
         shape = run_up_to(model, name, to_inputs(data.test.tensor[:1], data.scaling)).shape[1:]
     if side is None or len(shape) != 3 or max(shape[1:]) <= side:

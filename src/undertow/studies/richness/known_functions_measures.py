@@ -19,7 +19,7 @@ from undertow.latent.spectrum import eigh
 from undertow.richness.eigenfunctions import Spectrum, feature_spectrum
 from undertow.studies.findings import row
 from undertow.studies.richness.last_layer_measures import (
-    Sight,
+    LayerSight,
     chosen,
     last_layer,
     look,
@@ -78,7 +78,7 @@ def _best_feature(seen: Spectrum) -> Rows:
     ]
 
 
-def _drawn(model: nn.Module, scaling: str, train: Sight, grid: int, functions: int) -> Rows:
+def _drawn(model: nn.Module, scaling: str, train: LayerSight, grid: int, functions: int) -> Rows:
     """The first eigenfunctions, the target and the learned function at points from -1 to 1."""
     x = torch.linspace(-1, 1, grid)[:, None]
     seen = look(model, Samples.of(x, (x[:, 0] > 0).long()), scaling)
@@ -92,7 +92,7 @@ def _drawn(model: nn.Module, scaling: str, train: Sight, grid: int, functions: i
     ]
 
 
-def eigenfunctions(train: Sight, seen: Sight, count: int) -> list[Tensor]:
+def eigenfunctions(train: LayerSight, seen: LayerSight, count: int) -> list[Tensor]:
     """The first `count` eigenfunctions of the training features at the samples of `seen`, each (M,)."""
     rows = train.features.double()
     values, vectors = (part.flip(-1)[..., :count] for part in eigh(rows.T @ rows / len(rows)))

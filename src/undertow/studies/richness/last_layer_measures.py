@@ -35,7 +35,7 @@ POSITIONS = 200
 """Features whose spectrum is kept: the curves are flat long before."""
 
 
-class Sight(NamedTuple):
+class LayerSight(NamedTuple):
     """What a network shows on some samples."""
 
     features: Tensor  # (N, P)
@@ -88,7 +88,7 @@ def chosen(run: Run, checkpoints: str) -> list[int]:
     return sorted({at for at in run.epochs if at in wanted} | {run.epochs[-1]})
 
 
-def sights(data: DataSet, model: nn.Module, samples: int, layer: str | None = None) -> dict[str, Sight]:
+def sights(data: DataSet, model: nn.Module, samples: int, layer: str | None = None) -> dict[str, LayerSight]:
     """What a network shows on the first samples of each split, train and test."""
     parts = {"train": data.train, "test": data.test}
     return {
@@ -98,7 +98,7 @@ def sights(data: DataSet, model: nn.Module, samples: int, layer: str | None = No
 
 
 @torch.no_grad()
-def look(model: nn.Module, samples: Samples, scaling: str, layer: str | None = None) -> Sight:
+def look(model: nn.Module, samples: Samples, scaling: str, layer: str | None = None) -> LayerSight:
     """Features that enter the last linear layer (or leave `layer`), outputs and labels."""
     batches: list[tuple[Tensor, Tensor]] = []
     prepare = lambda x: to_inputs(x, scaling)  # noqa: E731
@@ -109,7 +109,7 @@ def look(model: nn.Module, samples: Samples, scaling: str, layer: str | None = N
             batches.append((entered if layer is None else batch.features[layer], left))
             calls.clear()
     features, outputs = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    return Sight(features, outputs, samples.y)
+    return LayerSight(features, outputs, samples.y)
 
 
 def accuracies(run: Run, at: int, count: int) -> Rows:
@@ -121,7 +121,7 @@ def accuracies(run: Run, at: int, count: int) -> Rows:
     return rows
 
 
-def richness_rows(now: Sight, start: Sight | None, model: nn.Module, labels: bool) -> Rows:
+def richness_rows(now: LayerSight, start: LayerSight | None, model: nn.Module, labels: bool) -> Rows:
     """All measures of one split at one checkpoint."""
     count = {"n": len(now.features)}
     measures: dict[str, Callable[[], float | None]] = {
@@ -137,7 +137,7 @@ def richness_rows(now: Sight, start: Sight | None, model: nn.Module, labels: boo
     return [*rows, *(_collapse_rows(now, model, count) if labels else [])]
 
 
-def _collapse_rows(now: Sight, model: nn.Module, count: dict[str, int]) -> Rows:
+def _collapse_rows(now: LayerSight, model: nn.Module, count: dict[str, int]) -> Rows:
     weights = cast(Tensor, layer_called(model, name_of_last(model)).weight)
     fits = len(weights) == int(now.labels.max()) + 1
     try:
@@ -168,8 +168,8 @@ def first_positions(count: int) -> range:
 
 
 def spectrum_rows(
-    train: Sight,
-    test: Sight,
+    train: LayerSight,
+    test: LayerSight,
     targets: Tensor | None = None,
     places: Callable[[int], Sequence[int]] = first_positions,
     note: str = "",

@@ -1,5 +1,9 @@
 """How rich the features are that enter the head, at every checkpoint; the spectrum at a few of them.
 
+    found = measure_run(run)                     # or a session, whose passes other verbs share
+    found.at[60].found.d_lr.value, found.spectra[60].values["intensity"]
+    frame(found.rows())                          # undertow.rows: a tidy table
+
 Measures of lens "richness", on test samples at the last linear layer: d_lr with an interval, effective_dimension,
 effective_dimension_rest, squared_parameter_norm, initial_kernel_alignment, nc1, nc1_stabilised, trace_within, nc2_etf,
 nc3, nc4; and of some checkpoints the spectrum: quality, utilisation, intensity by position.
@@ -22,11 +26,14 @@ from undertow.richness.head_richness import COLLAPSE, MEASURES, HeadRichness, Me
 from undertow.rows import OUTPUT, Row
 from undertow.session.checkpoints import thinned
 from undertow.session.gauge import Gauge, Needs
+from undertow.session.progress import Progress
 from undertow.session.reader import ENTERING
 from undertow.session.samples import TEST, TRAIN
-from undertow.session.session import Session
+from undertow.session.session import Session, session_of
+from undertow.session.settings import SessionConfig
 from undertow.session.sight import Sight
 from undertow.sizes import parse_size
+from undertow.training.run import Run
 
 SPECTRA = 5
 """At most so many checkpoints have a spectrum."""
@@ -213,3 +220,27 @@ class RichnessLens:
         session.visit(gauges)
         spectra = session.values(gauges[1]) if len(gauges) > 1 else {}
         return RichnessResult(session.values(gauges[0]), spectra)
+
+
+def measure_run(
+    run: Run | Session,
+    train: Any = None,
+    test: Any = None,
+    *,
+    config: SessionConfig | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> RichnessResult:
+    """Richness of a run at every checkpoint.
+
+    Args:
+        run: an opened run that can build its model, or a session of one.
+        train: what it was trained on, as for `audit`; only spectra need it.
+        test: samples it was not trained on; all measures are taken on them.
+        config: which checkpoints and samples; or give its fields as `settings`.
+        progress: is told how the work goes.
+        settings: fields of `SessionConfig`.
+    """
+    session = session_of(run, train, test, config or SessionConfig.of(**settings), progress=progress)
+    session.check_fit()
+    return RichnessLens()(session)
