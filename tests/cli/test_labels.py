@@ -219,6 +219,19 @@ def test_pictures_of_a_folder(files, tmp_path, monkeypatch):
         ),
         (["--probabilities", "emb.npy", "--labels", "y.csv"], "wanted rows that add up to 1"),
         (["--apply", "two.csv", "--cleaned", "a.parquet"], "a run's folder or a file of labels"),
+        (
+            ["nowhere", "--apply", "answers.csv", "--cleaned", "a.parquet"],
+            "file of labels nowhere. Check its path",
+        ),
+        (["--features", "flat.npy", "--labels", "y.csv"], "got (900,). Give a row for each sample"),
+        (["--features", "number.npy", "--labels", "y.csv"], "got (). Give a row for each sample"),
+        (["--features", "words.parquet", "--labels", "y.csv"], "wanted numbers (samples, columns)"),
+        (["--probabilities", "y.npy", "--labels", "y.csv"], "got (900,). Give a row for each sample"),
+        (
+            ["--probabilities", "eight.npy", "--labels", "y.csv"],
+            "wanted (900, 10), samples by classes, got (900, 8)",
+        ),
+        (["--features", "emb.npy", "--labels", "y.csv", "--report", "y.csv"], "wanted a folder"),
     ],
 )
 def test_what_is_wrong_with_files_is_said_in_one_line(
@@ -232,6 +245,11 @@ def test_what_is_wrong_with_files_is_said_in_one_line(
     np.save("nan.npy", rows)
     np.save("words.npy", rows.astype(str))
     Path("bad.npy").write_bytes(b"nothing")
+    np.save("flat.npy", rows[:, 0])
+    np.save("number.npy", np.float32(3))
+    np.save("eight.npy", np.full((900, 8), 1 / 8))
+    pd.DataFrame({"text": ["a"] * 900}).to_parquet("words.parquet")
+    Path("answers.csv").write_text("sample,label\n1,one\n")
     Path("two.csv").write_text("a,b\n1,2\n")
     Path("short.csv").write_text("label\n" + "1\n2\n" * 30)
     Path("scores.csv").write_text("label\n" + "0.5\n" * 900)

@@ -13,7 +13,7 @@ from undertow.cli.flags import FLAGS, BadUsage
 from undertow.cli.given_run import Theirs, load_given, open_given
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, counted, percent, print_json, table, thousands
-from undertow.errors import BadValue
+from undertow.errors import BadValue, NotThere
 from undertow.labels.exports import NOTHING, Exports, named_table
 from undertow.labels.given_files import GivenFiles, Shown, read_label_file
 from undertow.labels.settings import CleanWay, LabelConfig
@@ -75,6 +75,8 @@ class Outputs:
             if path is not None and path.suffix not in endings:
                 flag = name.replace("_", "-")
                 raise BadValue(f"labels --{flag}", f"a {' or '.join(endings)} file", str(path))
+        if self.report is not None and self.report.is_file():
+            raise BadValue("labels --report", "a folder", str(self.report), "For example --report found.")
         if self.report is not None and any(
             (self.report / name).exists() for name in ("run.json", "audit.parquet")
         ):
@@ -265,6 +267,10 @@ def _given_labels(source: Path, theirs: Theirs) -> tuple[GivenLabels, Run | None
     """The labels that were reviewed: of a run, or of a file."""
     from undertow.labels.given import GivenLabels, read_labels
 
+    if not source.exists():
+        raise NotThere(
+            f"labels --apply: there is no run's folder or file of labels {source}. Check its path."
+        )
     if not source.is_dir():
         return read_labels(read_label_file(source)), None
     opened = open_given(source, theirs)

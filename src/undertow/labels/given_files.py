@@ -69,12 +69,6 @@ class GivenFiles:
     def read_probabilities(self) -> list[NDArray[Any]] | None:
         """Tables of probabilities; None where there are none."""
         found = _read_named(self.probabilities or (), "--probabilities")
-        for name, one in found.items():
-            if one.ndim != 2:
-                raise BadData(
-                    f"--probabilities: wanted {name} of shape (samples, classes), got {one.shape}. Give one row for "
-                    "each sample."
-                )
         return list(found.values()) or None
 
     def read_labels(self, count: int | None = None) -> NDArray[Any]:
@@ -85,7 +79,10 @@ class GivenFiles:
 
     def read_shown(self, count: int) -> Shown:
         """Texts and pictures of `count` samples."""
-        texts = None if self.texts is None else tuple(map(str, _column(self.texts, "text", "--texts", count)))
+        cells = None if self.texts is None else _column(self.texts, "text", "--texts", count)
+        texts = (
+            None if cells is None else tuple("" if one is None or one != one else str(one) for one in cells)
+        )
         shown = Shown(texts) if self.images is None else _pictures(self.images, texts)
         for flag, found in (("--texts", texts), ("--images", shown.files), ("--images", shown.pixels)):
             if found is not None and len(found) != count:
@@ -173,8 +170,11 @@ def _arrays(path: Path, who: str) -> dict[str, NDArray[Any]]:
     """The arrays in a file: one without a name, or several with theirs."""
     check_file(path, who, ARRAYS)
     found = _table_arrays(path, who) if path.suffix == ".parquet" else _numpy_arrays(path, who)
-    if not found:
-        raise BadData(f"{who}: wanted numbers (samples, columns) in {path}, got none.")
+    if not found or any(one.ndim < 2 or not one.size for one in found.values()):
+        got = ", ".join(str(one.shape) for one in found.values()) or "nothing"
+        raise BadData(
+            f"{who}: wanted numbers (samples, columns) in {path}, got {got}. Give a row for each sample."
+        )
     return found if len(found) > 1 else {"": next(iter(found.values()))}
 
 
