@@ -123,7 +123,7 @@ def test_names_of_classes_come_back(planted):
     assert (found.proposed[missing] == true[missing]).float().mean() > 0.9
     assert found.class_name(int(found.proposed[0])) in names
     assert found.class_name(-1) == ""
-    cleaned = found.clean("relabel").set_index("sample")["label"]
+    cleaned = found.clean("relabel").table.set_index("sample")["label"]
     assert (cleaned == pd.Series(true.numpy())[cleaned.index]).mean() > 0.97
 
 

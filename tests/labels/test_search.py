@@ -19,7 +19,7 @@ from undertow.features import stream_features
 from undertow.labels import LabelErrors
 from undertow.labels.rate import RateAnswer
 from undertow.labels.search import FEWEST_SAMPLES, spread
-from undertow.labels.suspects import cleaned_labels, write_suspects, write_table
+from undertow.labels.suspects import write_suspects, write_table
 from undertow.labels.views import Plan
 from undertow.latent import VeLPIC
 from undertow.report.gallery import suspects
@@ -129,7 +129,7 @@ def test_clean_labels_come_out_clean(tmp_path):
 
 
 def test_cleaned_labels_are_what_was_decided(found):
-    relabelled, dropped = (found.clean(way).set_index("sample")["label"] for way in ("relabel", "drop"))
+    relabelled, dropped = (found.clean(way).table.set_index("sample")["label"] for way in ("relabel", "drop"))
     kept = (~found.flagged).nonzero()[:, 0].tolist()
     assert list(dropped.index) == kept
     assert list(dropped) == found.given[kept].tolist()
@@ -138,7 +138,9 @@ def test_cleaned_labels_are_what_was_decided(found):
     assert list(relabelled[proposed]) == found.proposed[proposed].tolist()
     few = found.clean("drop", above=0.999)
     assert len(few) == int((found.scores <= 0.999).sum())
-    more = found.clean("relabel", above=0.2).set_index("sample")["label"]  # suspects that were not flagged
+    more = found.clean("relabel", above=0.2).table.set_index("sample")[
+        "label"
+    ]  # suspects that were not flagged
     rows = ((found.scores > 0.2) & ~found.flagged).nonzero()[:, 0]
     assert (torch.tensor(more[rows.tolist()].to_numpy()) != found.given[rows]).all()
     with pytest.raises(BadValue, match="a score from 0 to 1"):
@@ -151,14 +153,15 @@ def test_cleaned_labels_are_what_was_decided(found):
 def test_cleaned_labels_train_a_better_model(run, found, tmp_path, way):
     """By file and command line, and searched again: sample numbers are those of the whole split."""
     path = tmp_path / "cleaned.parquet"
-    cleaned_labels(found, run, way).write(path)
+    found.clean(way).write(path)
+    assert LabelsFile.read(path).inputs is not None  # the mark of the data that these rows belong to
     assert len(LabelsFile.read(path).sample) == len(found.clean(way))
     line = f"train mlp:256-256-256 --data digits --epochs 20 --device cpu --labels {path} --out {tmp_path / 'again'}"
     assert main(line.split()) == 0
     again = ut.open_run(tmp_path / "again")
     before, after = (one.metrics["test_accuracy"].iloc[-1] for one in (run, again))
     assert after > before + 0.1
-    once_more = cleaned_labels(ut.label_errors(again), again, "drop")
+    once_more = ut.label_errors(again).clean("drop")
     assert set(once_more.sample.tolist()) <= set(LabelsFile.read(path).sample.tolist())
 
 

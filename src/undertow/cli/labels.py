@@ -86,12 +86,12 @@ class Outputs:
 
     def write(self, found: LabelErrors, run: Run | None, shown: Shown) -> list[Path]:
         """Write the files; those written."""
-        from undertow.labels.suspects import cleaned_labels, write_table
+        from undertow.labels.suspects import write_table
 
         if self.out is not None:
             write_table(found, self.out, shown)
         if self.cleaned is not None:
-            kept = cleaned_labels(found, run, self.clean or "relabel", above=self.above)
+            kept = found.clean(self.clean or "relabel", above=self.above)
             kept.write(self.cleaned, () if run else found.classes)
         if self.pred_probs is not None:
             _write_array(found, self.pred_probs)

@@ -4,7 +4,7 @@ found = label_errors(run)                        # a LabelErrors
 found.table                                      # sample, given, proposed, score, confidence, flagged
 print(found.rate)                                # 37.2 % of the labels are wrong (31.4 to 43.0 %; ...), or cannot tell
 found.suspects(50)
-found.clean("relabel").to_parquet(path)          # for `undertow train --labels`
+found.clean("relabel").write(path)               # for `undertow train --labels`
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from undertow.labels.judge import LabelBeliefs
 from undertow.labels.rate import RateAnswer
 from undertow.labels.review_order import spread
 from undertow.labels.settings import CLEAN_WAYS, CleanWay
+from undertow.training.labels_file import LabelsFile
+from undertow.training.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +43,7 @@ class LabelErrors:
     """(epoch, layer) -> the accuracy of a VeLPIC head there, by what is believed."""
     own_notes: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
+    run: Run | None = None  # whose training samples these are
 
     @property
     def given(self) -> Tensor:
@@ -105,8 +108,10 @@ class LabelErrors:
         }  # fmt: skip
         return pd.DataFrame(columns | ({} if self.true is None else {"true": self.true.numpy()}))
 
-    def clean(self, way: CleanWay = "relabel", *, above: float | None = None) -> pd.DataFrame:
-        """Labels to train on, as `undertow train --labels` reads them: sample, label.
+    def clean(self, way: CleanWay = "relabel", *, above: float | None = None) -> LabelsFile:
+        """Labels to train on: `.write(path)` for `undertow train --labels`, `.table` to look at.
+
+        Sample numbers are those of the training split as it is loaded, and the file knows which split that is.
 
         Args:
             way: "relabel" gives suspects the proposed label and leaves out those without a proposal; "drop" leaves
@@ -117,13 +122,13 @@ class LabelErrors:
             raise unknown("way to clean labels", way, CLEAN_WAYS)
         if above is not None and not 0 <= above <= 1:
             raise BadValue("clean(above=...)", "a score from 0 to 1", above)
-        import pandas as pd
-
         suspected = self.flagged if above is None else self.scores > above
         labels = torch.where(suspected | (self.given == NONE), self._instead(suspected), self.given)
         kept = (labels != NONE) & (torch.ones_like(suspected) if way == "relabel" else ~suspected)
         rows = kept.nonzero()[:, 0]
-        return pd.DataFrame({"sample": rows.numpy(), "label": labels[rows].numpy()})
+        if self.run is not None:
+            return self.run.labels_file(rows, labels[rows])
+        return LabelsFile.of(rows, labels[rows])
 
     def _instead(self, suspected: Tensor) -> Tensor:
         """What suspects are called instead: the proposal, or the likeliest other class where they were not flagged."""

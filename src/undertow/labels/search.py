@@ -146,7 +146,13 @@ class LabelSearch:
         self.session.visit(self.gauges, self.numbers, self._tell)
         beliefs = self._judged()
         return LabelErrors(
-            beliefs, self.names, self.true, self._knowledge(beliefs), tuple(self._notes()), self.layers
+            beliefs,
+            self.names,
+            self.true,
+            self._knowledge(beliefs),
+            tuple(self._notes()),
+            self.layers,
+            self.session.run,
         )
 
     def watched(self) -> LabelErrors:

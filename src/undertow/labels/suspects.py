@@ -3,7 +3,6 @@
 write_table(found, Path("labels.parquet"))                # or .csv: one row per training sample
 write_suspects(found, samples, run.path)                  # suspects.parquet and suspects.npz, for the report
 write_facts(found, "y.csv", Path("found"))                # what the report of a folder without a run tells beside them
-cleaned_labels(found, run, "relabel").write(path)         # for `undertow train --labels`
 """
 
 from __future__ import annotations
@@ -22,12 +21,11 @@ from undertow._version import __version__
 from undertow.errors import BadData, BadValue
 from undertow.files import aside, write_text
 from undertow.labels.exports import NOTHING, named_table, save_table
-from undertow.labels.findings import CleanWay, LabelErrors
+from undertow.labels.findings import LabelErrors
 from undertow.labels.given_files import Shown
 
 if TYPE_CHECKING:
-    from undertow.training.labels_file import LabelsFile
-    from undertow.training.run import Run
+    pass
 
 TABLE, PICTURES, FACTS = "suspects.parquet", "suspects.npz", "audit.json"
 MOST_PICTURES = 120
@@ -70,19 +68,6 @@ def write_facts(found: LabelErrors, name: str, folder: Path) -> Path:
     }  # fmt: skip
     write_text(folder / FACTS, json.dumps(facts, ensure_ascii=False))
     return folder / FACTS
-
-
-def cleaned_labels(
-    found: LabelErrors, run: Run | None, way: CleanWay, *, above: float | None = None
-) -> LabelsFile:
-    """Labels to train on, with the numbers that the samples have in the training split as it is loaded."""
-    table = found.clean(way, above=above)
-    sample, label = (torch.from_numpy(table[name].to_numpy().copy()) for name in ("sample", "label"))
-    if run is not None:
-        return run.labels_file(sample, label)
-    from undertow.training.labels_file import LabelsFile
-
-    return LabelsFile.of(sample, label)
 
 
 def _pictures(x: Any, shown: Shown, rows: NDArray[np.int64]) -> dict[str, Any] | None:

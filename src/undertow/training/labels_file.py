@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,9 @@ from torch import Tensor
 from undertow.data.samples import Samples
 from undertow.errors import BadData, BadValue, NotThere, unknown
 from undertow.files import aside
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = ("sample", "label")
 INPUTS_KEY = b"undertow.data"
@@ -74,6 +77,16 @@ class LabelsFile:
                 f" ({len(twice)} rows too many). Keep one row for each."
             )
         return cls(ordered, label[order], inputs, where)
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Sample and label, as pandas has them."""
+        import pandas as pd
+
+        return pd.DataFrame({"sample": self.sample.numpy(), "label": self.label.numpy()})
 
     def write(self, path: Path, names: Sequence[str] = ()) -> None:
         """Write a parquet file, as a whole or not at all; with `names` of the classes, a column of them too."""
