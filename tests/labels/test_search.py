@@ -338,6 +338,41 @@ def test_maps_that_do_not_fit_are_averaged_over_places(tmp_path):
     assert scarce.beliefs.equal(again.beliefs)
 
 
+def test_missing_labels_of_a_run_are_proposed_for(run, found):
+    samples = run.data().train
+    given = samples.y.clone()
+    given[:40] = -1
+    some = ut.label_errors(run, (samples.x, given))
+    assert (some.proposed[:40] == samples.true[:40]).double().mean() > 0.85
+    assert not some.flagged[:40].any()
+    assert any(note.startswith("40 samples have no label") for note in some.notes)
+    agree = (some.flagged == found.flagged)[40:]
+    assert agree.double().mean() > 0.98
+    with pytest.raises(BadValue, match="a label for every sample, got '40 without one'"):
+        ut.choose_checkpoint(run, (samples.x, given), errors=some)
+
+
+def test_inputs_and_checkpoints_without_numbers_get_one_sentence(run, tmp_path):
+    samples = run.data().train
+    broken = samples.x.float().index_fill(0, torch.tensor([3]), torch.nan)
+    with pytest.raises(BadData, match="NaN or infinity in 1 of 1297 samples, first in sample 3"):
+        ut.label_errors(run, (broken, samples.y))
+
+    def build() -> nn.Module:
+        return ut.build_model("mlp:256-256-256", (1, 8, 8), 10, seed=0)
+
+    for epoch in (1, 4):
+        state = {name: value * torch.nan for name, value in run.model(epoch).state_dict().items()}
+        torch.save(state, tmp_path / f"epoch_{epoch}.pt")
+    own = ut.open_run(tmp_path, model=build)
+    with pytest.raises(BadData, match=r"no epoch gives numbers; epoch 4: .*\. Without a run"):
+        ut.label_errors(own, (samples.x, samples.y), scaling="half")
+    torch.save(run.model(4).state_dict(), tmp_path / "epoch_4.pt")
+    found = ut.label_errors(ut.open_run(tmp_path, model=build), (samples.x, samples.y), scaling="half")
+    assert "inputs" in {voter.name for voter in found.found.voters}
+    assert found.rate.low <= 0.36 <= found.rate.high
+
+
 class Regression(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -111,6 +111,9 @@ def _check_same(found: LabelErrors, session: Session) -> None:
         several = f"{len(found.given)} " if len(found.given) != len(given) else ""
         wanted = f"those of these {len(given)} samples and labels"
         raise BadValue("choose_checkpoint(errors=...)", wanted, f"those of {several}others")
+    if missing := int((given < 0).sum()):
+        hint = "Leave those samples out."
+        raise BadValue("choose_checkpoint", "a label for every sample", f"{missing} without one", hint)
 
 
 def _near(rows: list[dict[str, float]]) -> list[dict[str, float]]:

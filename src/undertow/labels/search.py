@@ -100,6 +100,17 @@ def _check_count(count: int) -> None:
         raise BadData(f"label_errors: wanted at least {FEWEST_SAMPLES} samples, got {count}.")
 
 
+def _check_inputs(x: Any) -> None:
+    if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+        return
+    bad = torch.cat([~part.flatten(1).isfinite().all(1) for part in x.split(4096)]).nonzero()
+    if len(bad):
+        raise BadData(
+            f"label_errors: wanted finite inputs, got NaN or infinity in {len(bad)} of {len(x)} samples, first in "
+            f"sample {int(bad[0])}. Leave such samples out or fill the gaps."
+        )
+
+
 class LabelSearch:
     """One search in progress."""
 
@@ -108,6 +119,7 @@ class LabelSearch:
         train = session.samples.split(TRAIN)
         self.given, self.true = train.y, train.true
         _check_count(len(self.given))
+        _check_inputs(train.x)
         session.check_fit()
         self.classes = self._count_classes()
         self.names = session.samples.classes
@@ -144,6 +156,12 @@ class LabelSearch:
     def found(self) -> LabelErrors:
         """Votes of all views folded in, one after the other."""
         self.session.visit(self.gauges, self.numbers, self._tell)
+        if not self.sound:
+            unit, at = self.session.run.unit, self.numbers[-1]
+            raise BadData(
+                f"label_errors: no {unit} gives numbers; {unit} {at}: {self.session.broken[at]}. Without a run: "
+                "label_errors(features=X, labels=y)."
+            )
         beliefs = self._judged()
         return LabelErrors(
             beliefs,
@@ -230,12 +248,11 @@ class LabelSearch:
 
     def _notes(self) -> list[str]:
         notes, unit = list[str](), self.session.run.unit
-        if not self.sound:
-            return [f"No {unit} gives numbers: only the inputs voted."]
         last = self.sound[-1]
         said = self.session.value(self.outputs, last)
-        share = 0.0 if said is None else float((said.outputs.argmax(1) == self.given.numpy()).mean())
-        most = float(self.given.bincount().max()) / len(self.given)
+        known = self.plan.labelled.numpy()
+        share = 0.0 if said is None else float((said.outputs.argmax(1) == self.given.numpy())[known].mean())
+        most = float(self.plan.shares.max())
         if last and share - most <= 0.1 * (1 - most):
             notes.append(
                 f"At {unit} {last} the model agrees with {share:.1%} of the labels, hardly more than always naming the "
@@ -246,7 +263,7 @@ class LabelSearch:
                 f"There is one checkpoint only ({unit} {last}). If it has memorised the labels, its layers call wrong "
                 "ones right. Early checkpoints tell more."
             )
-        missing = (self.given.bincount(minlength=self.classes) == 0).nonzero()[:, 0].tolist()
+        missing = (self.plan.shares == 0).nonzero()[:, 0].tolist()
         if missing:
             notes.append(
                 f"No sample is labelled {', '.join(self.names[c] for c in missing)}: never proposed."
