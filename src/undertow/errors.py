@@ -27,7 +27,10 @@ class BadValue(UndertowError, ValueError):
 
     def __init__(self, who: str, wanted: str, got: object, next_step: str = "") -> None:
         self._parts = (who, wanted, got, next_step)
-        super().__init__(f"{who}: wanted {wanted}, got {got!r}.{' ' * bool(next_step)}{next_step}")
+        # Nobody typed what was not given, so it is not quoted.
+        missing = got is None or (isinstance(got, str) and got == "none")
+        came = "but there is none" if missing else f"got {got!r}"
+        super().__init__(f"{who}: wanted {wanted}, {came}.{' ' * bool(next_step)}{next_step}")
 
     def __reduce__(self) -> tuple[type[BadValue], tuple[str, str, object, str]]:
         """Pickle the parts, not the sentence, so that the error reaches other processes."""
