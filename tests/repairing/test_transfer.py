@@ -141,7 +141,10 @@ def test_tied_and_computed_weights_are_refused():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (lambda: nn.Sequential(nn.Conv2d(1, 3, 8), nn.Flatten()), "ends in a linear layer, but there is none"),
+        (
+            lambda: nn.Sequential(nn.Conv2d(1, 3, 8), nn.Flatten()),
+            "ends in a linear layer, but there is none",
+        ),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 1)), r"one output \(a regression\)"),
         (lambda: Reversed(TimmLike()), "goes on behind 'inner.head.fc'"),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 3), nn.Softmin(1)), "goes on behind '1'"),
