@@ -149,6 +149,15 @@ def test_memorising_without_known_wrong_labels(scores, answer):
     assert said(Evidence(CONTEXT, story(*scores)), "memorising")[0] == answer
 
 
+def test_noisy_labels_that_were_not_memorised_are_fitted_less():
+    """Fails if a training accuracy below the test accuracy is said to be some minus points higher."""
+    answer, sentence = said(
+        Evidence(CONTEXT, story((0, 0.1, 0.1), (5, 0.85, 0.7), (10, 0.86, 0.73))), "memorising"
+    )
+    assert answer == "no"
+    assert sentence.endswith("Training accuracy is 13.0 points lower.")
+
+
 @pytest.mark.parametrize(
     ("scores", "words"),
     [

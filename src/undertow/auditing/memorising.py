@@ -35,15 +35,19 @@ def memorising(seen: Evidence) -> Finding:
     if drop.low > 0 and drop.value >= POINT:
         return _fallen(seen, seen.best, drop, numbers)
     if gap is not None and gap.high < SMALL_GAP and drop.low <= 0:
-        text = (
-            f"No sign of it: test accuracy did not clearly fall. Training accuracy is only "
-            f"{points(gap.value)} {within(gap)} higher."
-        )
+        text = f"No sign of it: test accuracy did not clearly fall. Training accuracy is {_beside(gap)}."
         return Finding("memorising", text, "no", numbers)
     fell = "did not clearly fall" if drop.low <= 0 else "fell by less than a point"
     text = f"Cannot tell: test accuracy {fell}: {points(drop.value)} {within(drop)}."
-    text += f" But training accuracy is {points(gap.value)} {within(gap)} higher." if gap else ""
+    text += f" But training accuracy is {_beside(gap)}." if gap else ""
     return Finding("memorising", text, "cannot tell", numbers)
+
+
+def _beside(gap: Sure) -> str:
+    """How far training accuracy is from test accuracy: below it where labels are noisy and were not memorised."""
+    if gap.value < 0:
+        return f"{points(-gap.value)} lower"
+    return f"{points(gap.value)} {within(gap)} higher"
 
 
 def _fallen(seen: Evidence, best: int, drop: Sure, numbers: Numbers) -> Finding:
