@@ -135,3 +135,24 @@ def test_the_counter_of_the_model_counts(run: ut.Run):
         model(torch.tensor([[7 / FIRST_TEST] + [0.0] * 15, [(FIRST_TEST + 3) / FIRST_TEST] + [0.0] * 15]))
     assert Counted.seen == {(2, 7): 1, (2, FIRST_TEST + 3): 1}
     assert isinstance(Session(run, test=torch.zeros(4, 16)), Session)
+
+
+def test_data_and_checkpoints_are_hashed_once(tmp_path, monkeypatch):
+    """Fails if a verb reads the same pixels or weights again to know whose numbers these are."""
+    from undertow.data import samples
+    from undertow.session import session as room
+
+    run = ut.train("mlp:8", data="digits", epochs=2, checkpoints="0,1,2", device="cpu", out=tmp_path / "run")
+    hashed, opened = [], []
+    plain, digest = samples.hash_inputs, room.hashlib.file_digest
+    monkeypatch.setattr(samples, "hash_inputs", lambda seen, x: (hashed.append(x), plain(seen, x))[1])
+    monkeypatch.setattr(
+        room.hashlib, "file_digest", lambda file, to: (opened.append(file.name), digest(file, to))[1]
+    )
+    session = ut.Session(ut.open_run(run.path))
+    ut.audit(session, probes="velpic", fits="given")
+    ut.label_errors(session)
+    ut.repair(session)
+    pixels = [x for x in hashed if x.ndim == 4]
+    assert len(pixels) == 2, "the training and the test pictures, once each"
+    assert sorted(opened) == sorted(set(opened)), "every checkpoint once"

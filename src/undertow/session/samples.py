@@ -95,11 +95,11 @@ def gather_samples(run: Run | None, train: Any, test: Any, config: SessionConfig
         train = run.data()
     if isinstance(train, DataSet):
         data = train if test is None else replace(train, test=_samples(test, TEST))
-        return _of_data(replace(data, scaling=scaling or data.scaling), config)
+        return _of_data(data, scaling or data.scaling, config)
     pair = train is not None and test is not None
     if pair and not any(_is_bare(one) or _is_positional(one) for one in (train, test)):
         data, own = _data_set(train, test)
-        return _of_data(replace(data, scaling=scaling or own), config)
+        return _of_data(data, scaling or own, config)
     return _of_parts(train, test, scaling, config)
 
 
@@ -111,18 +111,21 @@ def _data_set(train: Any, test: Any) -> tuple[DataSet, str]:
     return DataSet("given", train, test, tuple(map(str, range(most)))), "none"
 
 
-def _of_data(data: DataSet, config: SessionConfig) -> SessionSamples:
-    """Both splits with labels; what the configuration does not want to know is left out."""
+def _of_data(data: DataSet, scaling: str, config: SessionConfig) -> SessionSamples:
+    """Both splits with labels; what the configuration does not want to know is left out.
+
+    The DataSet is kept as it came: it may know its fingerprint already.
+    """
     note, drawn = data.note, (config.samples, config.seed if config.samples else 0)
     train, test = (_drawn(part, config) for part in (data.train, data.test))
     about: dict[str, Any] = {"note": note, "source": data, "drawn": drawn}
     if config.labels == "none":
-        return SessionSamples(data.name, (), Split(train.x), Split(test.x), data.scaling, "none", **about)
+        return SessionSamples(data.name, (), Split(train.x), Split(test.x), scaling, "none", **about)
     noisy = config.labels == "noisy"
     first = Split(train.x, train.y, None if noisy else train.true)
     right = test.y if test.true is None else test.true
     second = Split(test.x, test.y) if noisy else Split(test.x, None, right)
-    return SessionSamples(data.name, data.classes, first, second, data.scaling, config.labels, **about)
+    return SessionSamples(data.name, data.classes, first, second, scaling, config.labels, **about)
 
 
 def _of_parts(train: Any, test: Any, scaling: str | None, config: SessionConfig) -> SessionSamples:
