@@ -35,7 +35,7 @@ from undertow.temporal.window import MemoryWindow, memory_window
 
 UNDERSTOOD = 0.8
 """Consistency (the share of answers that stay the same) above which deep layers are said to understand features."""
-ROUNDS, FEWEST = 6, 4
+ROUNDS, FEWEST = 6, 8
 """After so many rounds, of so many shallow checkpoints at least, what was found is kept.
 
 In each round all deep parts are loaded, and the whole models answer once more.
