@@ -28,7 +28,7 @@ class BadValue(UndertowError, ValueError):
     def __init__(self, who: str, wanted: str, got: object, next_step: str = "") -> None:
         self._parts = (who, wanted, got, next_step)
         # Nobody typed what was not given, so it is not quoted.
-        missing = got is None or (isinstance(got, str) and got == "none")
+        missing = isinstance(got, str) and got == "none"
         came = "but there is none" if missing else f"got {got!r}"
         super().__init__(f"{who}: wanted {wanted}, {came}.{' ' * bool(next_step)}{next_step}")
 
