@@ -13,7 +13,7 @@ from undertow.auditing.latent_lens import LatentResult
 from undertow.auditing.repairs_lens import RepairFound, RepairsResult
 from undertow.labels.rate import RateAnswer
 from undertow.latent.grid import ProbeGrid
-from undertow.latent.probes_gauge import Judged, ProbeCell, ProbesAt
+from undertow.latent.probes_gauge import ProbeCell, ProbesAt
 from undertow.repairing.gate import Judgement
 from undertow.richness.head_richness import HeadRichness, Measured
 from undertow.richness.run_richness import RichnessAt, RichnessResult
@@ -73,9 +73,9 @@ def probe(
     train: float | None = None,
     n: int = SAMPLES,
 ) -> Probed:
-    judged = [Judged(split, labels, share(value, n))]
+    judged = [Accuracy(split, labels, share(value, n))]
     if train is not None:
-        judged.append(Judged("train", "given", share(train, n)))
+        judged.append(Accuracy("train", "given", share(train, n)))
     return Probed(layer, ProbeCell("velpic", fit, tuple(judged)))
 
 

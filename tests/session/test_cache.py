@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from undertow.errors import BadValue
 from undertow.session.cache import Cache, key_of
 
 KEY = key_of("weights", "samples", 3)
@@ -115,7 +116,7 @@ def test_what_cannot_be_kept_is_said(tmp_path: Path):
     class Odd:
         thing: object
 
-    with pytest.raises(NotImplementedError, match="wanted plain values and arrays, got object"):
+    with pytest.raises(BadValue, match="wanted plain values and numpy arrays, got 'object'"):
         Cache(tmp_path).put("a", 1, KEY, Odd(object()))
     assert not list(tmp_path.glob("*.bin"))
 

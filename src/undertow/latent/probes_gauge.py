@@ -26,6 +26,7 @@ from undertow.latent.masc import MASC
 from undertow.latent.probe import Probe
 from undertow.latent.sources import Moving, room_for_fits
 from undertow.rows import Row, share_row
+from undertow.session.answers import Accuracy
 from undertow.session.gauge import Gauge, Needs
 from undertow.session.samples import TEST, TRAIN
 from undertow.session.session import Session
@@ -36,15 +37,6 @@ from undertow.sizes import parse_size
 from undertow.training.seeds import stream as random_stream
 
 NO_INPUT = "the inputs are tokens: their numbers are names, not features that a probe could read"
-
-
-@dataclass(frozen=True)
-class Judged:
-    """How many of a probe's answers on a split are right by some labels."""
-
-    split: str
-    labels: str
-    share: Share
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,7 @@ class ProbeCell:
 
     probe: str
     fit: str
-    judged: tuple[Judged, ...] = ()
+    judged: tuple[Accuracy, ...] = ()
     dimensions: Dimensions | None = None
     reason: str = ""
 
@@ -191,11 +183,11 @@ def _cells(
         yield ProbeCell(name, fit, tuple(_judged(sight.session, answers)), _dimensions(outcome))
 
 
-def _judged(session: Session, answers: Mapping[str, Tensor]) -> Iterator[Judged]:
+def _judged(session: Session, answers: Mapping[str, Tensor]) -> Iterator[Accuracy]:
     """Answers on both splits, compared with all labels that are known."""
     for name, own in answers.items():
         for which, labels in session.samples.split(name).label_sets().items():
-            yield Judged(name, which, Share(int((own.cpu() == labels).sum()), len(labels)))
+            yield Accuracy(name, which, Share(int((own.cpu() == labels).sum()), len(labels)))
 
 
 def _dimensions(probe: Probe) -> Dimensions | None:

@@ -30,7 +30,7 @@ from undertow.shares import Share
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How many answers on a split are right by some labels."""
+    """How many answers of a model or a probe on a split are right by some labels."""
 
     split: str
     labels: str

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from undertow.errors import BadValue
 from undertow.files import aside
 
 T = TypeVar("T")
@@ -90,11 +91,13 @@ def _array_to(value: object) -> Any:
     if isinstance(value, np.ndarray):
         array = cast("NDArray[Any]", value)
         return [array.dtype.str, list(array.shape), np.ascontiguousarray(array).tobytes()]
-    raise NotImplementedError(f"a value to keep: wanted plain values and arrays, got {type(value).__name__}")
+    raise BadValue(
+        "a gauge's value", "plain values and numpy arrays", type(value).__name__, "Tensors: .numpy()."
+    )
 
 
 def _array_from(kind: type, value: Any) -> Any:
     if kind is np.ndarray or getattr(kind, "__origin__", None) is np.ndarray:
         dtype, shape, content = value
         return np.frombuffer(content, np.dtype(dtype)).reshape(shape).copy()
-    raise NotImplementedError(f"a kept value of type {kind}")
+    raise BadValue("a gauge's kind", "fields of plain values and numpy arrays", kind.__name__)
