@@ -55,6 +55,34 @@ class RunProblem(UndertowError, OSError):
     """A run folder that cannot be written or read."""
 
 
+class BadFile(RunProblem):
+    """A file that undertow wrote, or should have written, and that is not what it should be.
+
+    `path` names the file and `field` the place in it ("config.lr", "column score"; "" for the file as a whole).
+    """
+
+    def __init__(self, path: object, field: str, problem: str, next_step: str = "") -> None:
+        self._parts = (str(path), field, problem, next_step)
+        self.path, self.field = str(path), field
+        where = f"{path}: {field}" if field else f"{path}"
+        super().__init__(f"{where}: {problem}.{' ' * bool(next_step)}{next_step}")
+
+    def __reduce__(self) -> tuple[type[BadFile], tuple[str, ...]]:
+        """Pickle the parts, so that the error reaches other processes."""
+        return type(self), self._parts
+
+
+class ChangedFile(BadFile):
+    """A sealed file whose content is another than was written: a flipped bit, an exchanged file, an edit."""
+
+    def __init__(
+        self, path: object, problem: str = "its content has changed since undertow wrote it"
+    ) -> None:
+        next_step = "Restore it from a copy; if the change is meant, `undertow seal` takes it as it is."
+        super().__init__(path, "", problem, next_step)
+        self._parts = (str(path), problem)
+
+
 def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownName:
     """The error for an unknown `name`: near names if there are any, else `hint`, else all names."""
     names = sorted(known)

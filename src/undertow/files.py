@@ -1,45 +1,61 @@
-"""Writing files so that a reader never sees half of one.
+"""Writing files so that a reader never sees half of one, and so that nothing unfinished stays behind.
 
-    with aside(path) as part:            # part lies beside path
+    with aside(path) as part:            # part lies in a hidden folder of this writer alone, beside path
         save_file(tensors, part)
-    # now path is whole; after an exception it is as it was, and part is gone
+    # now path is whole; after an exception it is as it was, and the hidden folder is gone
+    with together(folder):               # one writer at a time for files that belong together
+        ...
 
-The file is synced and renamed: a process killed at any moment leaves the old file or the new one.
+The file is synced and renamed: a process killed at any moment leaves the old file or the new one. The hidden folder
+has a random name, not the process's number, which two containers may share. Its writer holds a lock on it, which
+the system gives up when the writer dies: whoever writes into the same folder next removes what dead writers left,
+and never what a live one needs.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from undertow.errors import RunProblem
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: what is old enough counts as left behind
+    fcntl = None
+
 PART = ".part"
-"""What the name of an unfinished file ends with; readers pass such files over."""
+"""What the name of something unfinished ends with; readers pass such names over."""
+DAY = 86_400
+_PREFIX = ".undertow-"
+_swept: set[Path] = set()
 
 
 @contextmanager
 def aside(path: Path) -> Generator[Path]:
     """A path to write to; it takes the place of `path` when the block ends well."""
-    part = path.with_name(f".{path.name}.{os.getpid()}{PART}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.touch()
-        mode = (
-            part.stat().st_mode
-        )  # what the user's umask allows; some writers would hide the file from others
-        yield part
-        part.chmod(mode)
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
-        part.replace(path)
+        if path.parent not in _swept:
+            sweep(path.parent)
+        with _own_folder(path.parent) as own:
+            part = own / f"file{PART}"  # not its name: whoever looks for such files must not find it here
+            part.touch()
+            mode = part.stat().st_mode  # as the umask has it; some writers would hide the file from others
+            yield part
+            part.chmod(mode)
+            with part.open("rb") as written:
+                os.fsync(written.fileno())
+            part.replace(path)
+    except RunProblem:
+        raise
     except OSError as error:
         raise RunProblem(f"Cannot write {path}: {error.strerror or error}. {_way_out(error)}") from error
-    finally:
-        with suppress(OSError):  # the folder itself may be what is wrong
-            part.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -48,11 +64,104 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
 
 
+def is_unfinished(path: Path) -> bool:
+    """Whether `path` is what a writer has not finished, or did not live to finish."""
+    return path.name.endswith(PART)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what dead writers left directly in `folder`; what live ones write stays."""
+    _swept.add(folder)
+    for left in folder.glob(f".*{PART}"):
+        with suppress(OSError):  # another sweeper was quicker, or we may not
+            if not left.is_dir():  # written by an undertow that knew no locks
+                if time.time() - left.stat().st_mtime > DAY:
+                    left.unlink()
+            else:
+                _remove_if_dead(left)
+
+
+def _remove_if_dead(left: Path) -> None:
+    try:
+        lock = _lock(left)
+    except OSError:  # a filesystem without locks
+        lock = None
+        if time.time() - left.stat().st_mtime > DAY:
+            shutil.rmtree(left, ignore_errors=True)
+    if lock is not None:
+        shutil.rmtree(left, ignore_errors=True)
+        os.close(lock)
+
+
+@contextmanager
+def together(folder: Path) -> Generator[None]:
+    """One writer at a time of this folder's files that belong together; others wait."""
+    lock = None
+    with suppress(OSError):  # a filesystem without locks: then as it comes
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder, os.O_RDONLY)
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+@contextmanager
+def _own_folder(parent: Path) -> Generator[Path]:
+    """A hidden folder under a lock of this writer's."""
+    own, lock = _claim(parent)
+    try:
+        yield own
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _claim(parent: Path) -> tuple[Path, int | None]:
+    while True:
+        own = parent / f"{_PREFIX}{secrets.token_hex(8)}{PART}"
+        own.mkdir()
+        if fcntl is None:
+            return own, None
+        try:
+            lock = _lock(own)
+        except OSError:
+            if own.is_dir():  # no locks here; its age will tell
+                return own, None
+            continue  # a sweeper took it in the moment before it was locked
+        if lock is not None:
+            return own, lock
+
+
+def _lock(folder: Path) -> int | None:
+    """A lock on the folder; None where another holds it, or where it is gone."""
+    if fcntl is None:
+        raise OSError("no locks")
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if folder.stat().st_ino == os.fstat(opened).st_ino:
+            return opened
+    except BlockingIOError:
+        pass
+    except OSError:
+        os.close(opened)
+        raise
+    os.close(opened)
+    return None
+
+
 def _way_out(error: OSError) -> str:
     match error.errno:
-        case 28:  # ENOSPC
+        case 28 | 122 | 27:  # ENOSPC, EDQUOT, EFBIG
             return "Free some space and go on with --resume; what was saved before is intact."
         case 13 | 30 | 1:  # EACCES, EROFS, EPERM
             return "Choose a folder that you may write to."
+        case 2:  # ENOENT
+            return "Was its folder moved or deleted meanwhile?"
         case _:
             return "What was saved before is intact."

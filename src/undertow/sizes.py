@@ -1,7 +1,8 @@
-"""Sizes in bytes, as people write and read them.
+"""Sizes in bytes and times in seconds, as people write and read them.
 
 parse_size("2GB")                  # 2,000,000,000; GiB is 2^30
 show_size(335_544_320)             # "336 MB"
+show_time(5400)                    # "90 min"
 """
 
 from __future__ import annotations
@@ -32,3 +33,10 @@ def show_size(size: float) -> str:
             return f"{size:.{1 if size < 9.95 and unit != 'B' else 0}f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def show_time(seconds: float) -> str:
+    """A time for people: 4 s, 3 min, 2.5 h."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5970 else f"{seconds / 3600:.1f} h"

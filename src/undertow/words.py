@@ -71,6 +71,11 @@ def layer_name(name: str) -> str:
     return f"layer {name}" if name[:1].isdigit() else name
 
 
+def moment_words(unit: str, at: float) -> str:
+    """Epoch 20; where there is one model and nobody knows when it was, this checkpoint."""
+    return "this checkpoint" if unit == "model" else f"{unit} {at:g}"
+
+
 def number(value: float) -> str:
     """Three significant digits, without an exponent where it is easy to read without."""
     if value == 0 or 1e-3 <= abs(value) < 1e4:

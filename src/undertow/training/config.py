@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, asdict, dataclass, fields
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, get_type_hints
+
+import msgspec
 
 from undertow.errors import BadValue, unknown
 from undertow.training.schedule import CheckpointSchedule
@@ -22,6 +25,9 @@ Optimiser = Literal["sgd", "adam", "adamw"]
 Loss = Literal["ce", "mse"]
 Target = Literal["classes", "scalar"]
 RateSchedule = Literal["constant", "step", "cosine"]
+
+MOST_EPOCHS = 10**8
+"""A schedule lists its epochs: more than these are a slip of the keyboard."""
 
 
 @dataclass(frozen=True)
@@ -112,16 +118,19 @@ class TrainConfig:
         _check_range("seed", self.seed, 0)
         for name in ("seed_init", "seed_batches", "seed_noise"):
             _check_range(name.replace("_", "-"), getattr(self, name), -1)
-        _check_range("epochs", self.epochs, 0)
+        _check_range("epochs", self.epochs, 0, MOST_EPOCHS)
         _check_range("batch-size", self.batch_size, 1)
         _check_range("lr", self.lr, 0.0)
         _check_range("momentum", self.momentum, 0.0, 1.0)
         _check_range("beta2", self.beta2, 0.0, 1.0)
         _check_range("weight-decay", self.weight_decay, 0.0)
-        if not self.alpha > 0:
+        _check_range("gamma", self.gamma, 0.0)
+        if not 0 < self.alpha < math.inf:
             raise BadValue("alpha", "a number above 0", self.alpha)
-        if self.clip is not None and not self.clip > 0:
+        if self.clip is not None and not 0 < self.clip < math.inf:
             raise BadValue("clip", "a norm above 0", self.clip)
+        for milestone in self.milestones:
+            _check_range("milestones", milestone, 0)
         if self.stop_at is not None:
             _check_range("stop-at", self.stop_at, 0.0, 1.0)
         for name in ("train_size", "test_size"):
@@ -194,12 +203,41 @@ class TrainConfig:
         for name in stored:
             if name not in known:
                 raise unknown("training setting", name, known)
-        values: dict[str, Any] = {**stored, "milestones": tuple(stored.get("milestones", ()))}
-        return cls(**values)
+        return cls(**{name: _typed(name, value) for name, value in stored.items()})
 
 
-def _check_range(name: str, value: float, low: float, high: float | None = None) -> None:
-    # Written so that NaN fails too.
-    if not (value >= low and (high is None or value <= high)):
-        wanted = f"a number of at least {low}" if high is None else f"a number from {low} to {high}"
+LARGEST = 2**62
+"""Whole numbers above this are no counts and no seeds."""
+WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "yes or no (true, false)"}
+
+
+def _typed(name: str, value: Any) -> Any:
+    """The value, if it is of the kind that the setting takes."""
+    plain = value.item() if hasattr(value, "item") and getattr(value, "size", 0) == 1 else value
+    try:
+        return msgspec.convert(plain, _kinds()[name])
+    except (msgspec.ValidationError, RecursionError, OverflowError):
+        kinds = str(TrainConfig.__annotations__[name]).split(" | ")
+        wanted = " or ".join(
+            WORDS.get(kind, kind.removeprefix("Literal")) for kind in kinds if kind != "None"
+        )
+        raise BadValue(name.replace("_", "-"), _CHOICES.get(name) or wanted, value) from None
+
+
+_CHOICES = {
+    "optimiser": "sgd, adam or adamw", "loss": "ce or mse", "target": "classes or scalar",
+    "schedule": "constant, step or cosine", "augment": "none or crop-flip", "milestones": "whole numbers",
+}  # fmt: skip
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    return get_type_hints(TrainConfig)
+
+
+def _check_range(name: str, value: float, low: float, high: float = LARGEST) -> None:
+    # Written so that NaN fails too; the end that nobody reaches is not spoken of.
+    if not low <= value <= high:
+        unspoken = high == LARGEST or (high == MOST_EPOCHS and value < low)
+        wanted = f"a number of at least {low}" if unspoken else f"a number from {low} to {high}"
         raise BadValue(name, wanted, value)

@@ -1,26 +1,34 @@
 """run.json: what made a run, in plain values that need no torch to read.
 
 facts = RunFacts.of_this_machine(config=config.to_dict(), data={...}, model={...})
-write_text(path / "run.json", facts.to_json())
+facts.write(path)                         # path/run.json, sealed
 facts = RunFacts.read(path)
-facts.config["lr"], facts.versions["torch"], facts.finished
+facts.config["lr"], facts.versions["torch"], facts.finished, facts.id
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
 import platform
-from dataclasses import asdict, dataclass, field, fields
+import secrets
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from undertow._version import __version__
-from undertow.errors import RunProblem
+import msgspec
 
-FORMAT = 1
+from undertow._version import __version__
+from undertow.errors import BadFile, UndertowError
+from undertow.stored.documents import RunDocument
+from undertow.stored.door import read_document, write_document
+from undertow.training.config import TrainConfig
+
+FORMAT = RunDocument.newest
 """Raised when an older undertow could no longer read the folder."""
+FILE = "run.json"
 
 _PACKAGES = ("torch", "numpy", "scikit-learn", "pandas", "safetensors")
 
@@ -32,6 +40,7 @@ class RunFacts:
     format: int = FORMAT
     undertow: str = __version__
     made: str = ""
+    id: str = ""  # the run's own mark, also in its checkpoints; "" for one that no sealing undertow began
     config: dict[str, Any] | None = None  # TrainConfig.to_dict(); None for a loop that is not ours
     model: dict[str, Any] | None = None  # spec, shape, outputs, vocabulary: enough to build it again
     data: dict[str, Any] | None = None  # name, fingerprint, classes, sizes, note
@@ -54,37 +63,62 @@ class RunFacts:
         versions = {"python": platform.python_version(), **_installed()}
         machine = f"{platform.system()} {platform.machine()}"
         return cls(
-            made=now(), config=config, model=model, data=data, interventions=interventions or [],
-            versions=versions, machine=machine,
+            made=now(), id=_mark(config, model, data, interventions), config=config, model=model, data=data,
+            interventions=interventions or [], versions=versions, machine=machine,
         )  # fmt: skip
 
-    def to_json(self) -> str:
-        """Indented JSON."""
-        return json.dumps(asdict(self), indent=2) + "\n"
+    def write(self, run: Path) -> None:
+        """Write run.json into the folder `run`."""
+        write_document(run / FILE, asdict(self))
 
     @classmethod
     def read(cls, run: Path) -> RunFacts:
         """The facts of the run in the folder `run`."""
-        path = run / "run.json"
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            given = int(stored["format"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunProblem(
-                f"{path}: wanted undertow's run.json, but it cannot be read ({error})."
-            ) from error
-        if given > FORMAT:
-            raise RunProblem(
-                f"{path}: wanted format {FORMAT} or older, got {given} (undertow {stored.get('undertow')}). "
-                "Update undertow to read it."
-            )
-        known = {own.name for own in fields(cls)}
-        return cls(**{name: value for name, value in stored.items() if name in known})
+        path = run / FILE
+        stored = read_document(path, RunDocument)
+        for name in ("format", *(f"data.{own}" for own in ("fingerprint",) if stored.get("data"))):
+            if _inner(stored, name) is None:
+                raise BadFile(path, name, "wanted a value, but there is none")
+        if stored.get("config") is not None:
+            try:
+                TrainConfig.from_dict(stored["config"])
+            except UndertowError as error:
+                raise BadFile(path, "config", str(error).rstrip(".")) from error
+        return cls(**stored)
+
+
+def run_mark(run: Path) -> str:
+    """The mark of the run in a folder; "" where there is no run, or one whose files need no seal."""
+    path = run / FILE
+    try:
+        found = path.stat()
+    except OSError:
+        return ""
+    return _mark_in(run, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(256)
+def _mark_in(run: Path, changed: int, size: int) -> str:  # the file's state is part of the key
+    return str(read_document(run / FILE, RunDocument).get("id", ""))
 
 
 def now() -> str:
     """The time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _mark(config: dict[str, Any] | None, *others: Any) -> str:
+    """Of what is trained and on what, so that the same seeds give the same files; of nothing at all, a random one."""
+    if config is None:
+        return secrets.token_hex(16)
+    lasting = {name: value for name, value in config.items() if name != "epochs"}  # more may be added
+    text = msgspec.json.encode([lasting, *others], order="sorted")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def _inner(stored: dict[str, Any], name: str) -> Any:
+    outer, _, inner = name.partition(".")
+    return stored.get(outer) if not inner else (stored.get(outer) or {}).get(inner)
 
 
 def _installed() -> dict[str, str]:

@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from undertow.data.samples import Samples
-from undertow.errors import RunProblem
-from undertow.files import PART, write_text
-from undertow.training.facts import RunFacts
+from undertow.errors import BadFile, RunProblem
+from undertow.files import is_unfinished, sweep
+from undertow.stored.archives import check_archive
+from undertow.stored.tables import write_table
+from undertow.training.facts import RunFacts, run_mark
 from undertow.training.foreign import read_plain
-from undertow.training.record import write_table
+
+LARGEST = 1 << 40
+"""Bytes of a state that can be meant."""
+ANEW = "Delete it to train this run anew."
 
 
 def claim_folder(path: Path, facts: RunFacts, *, resume: bool) -> RunFacts:
@@ -31,12 +36,13 @@ def claim_folder(path: Path, facts: RunFacts, *, resume: bool) -> RunFacts:
             )
         begun = RunFacts.read(path)
         _check_same(path, begun, facts)
-        facts = replace(facts, made=begun.made)
-        for torn in path.rglob(f".*{PART}"):
-            torn.unlink(missing_ok=True)
-    elif path.is_dir() and any(path.iterdir()):
+        facts = replace(facts, made=begun.made, id=begun.id)
+        for folder in (path, path / "checkpoints"):
+            sweep(folder)
+    elif path.is_dir() and not all(map(is_unfinished, path.iterdir())):
+        # Unfinished files alone are what a run left that was killed before its run.json was written.
         raise RunProblem(f"{path} is not empty and holds no run. Choose another --out.")
-    write_text(path / "run.json", facts.to_json())
+    facts.write(path)
     return facts
 
 
@@ -75,12 +81,12 @@ def _as_stored(value: Any) -> Any:
 
 def write_labels(path: Path, samples: Samples) -> None:
     """Write labels.parquet: the sample's number, the label it was trained with and, if known, the true one."""
-    columns: dict[str, list[int]] = {"index": samples.index.tolist(), "given": samples.y.tolist()}
+    import pyarrow as pa
+
+    columns = {"index": samples.index.numpy(), "given": samples.y.numpy()}
     if samples.true is not None:
-        columns["true"] = samples.true.tolist()
-    names = list(columns)
-    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    write_table(path / "labels.parquet", rows)
+        columns["true"] = samples.true.numpy()
+    write_table(path / "labels.parquet", pa.table(columns))
 
 
 def read_state(path: Path) -> dict[str, Any] | None:
@@ -89,6 +95,18 @@ def read_state(path: Path) -> dict[str, Any] | None:
     if not file.exists():
         return None
     try:
-        return read_plain(file)
+        check_archive(file, LARGEST, what="the state of a run", need=bool(run_mark(path)))
+        state = read_plain(file)
+        _check_state(file, state)
     except RunProblem as error:
-        raise RunProblem(f"{error} Delete it to train this run anew.") from error
+        raise RunProblem(f"{error} {ANEW}") from error
+    return state
+
+
+def _check_state(file: Path, state: Any) -> None:
+    wanted = {"epoch": int, "step": int, "metrics": list, "net": dict, "optimiser": dict}
+    if not isinstance(state, dict):
+        raise BadFile(file, "", f"wanted the state of a run, got {type(state).__name__}")
+    for name, kind in wanted.items():
+        if not isinstance(state.get(name), kind) or (kind is int and state[name] < 0):  # pyright: ignore
+            raise BadFile(file, name, f"wanted {kind.__name__}, got {type(state.get(name)).__name__}")  # pyright: ignore

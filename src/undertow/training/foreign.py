@@ -1,53 +1,72 @@
 """Reading checkpoints that other loops wrote, without ever unpickling code.
 
-    weights = read_weights(path)      # .pt .pth .ckpt .bin .safetensors -> name -> tensor
+    weights = read_weights(path)      # .pt .pth .ckpt .bin .pth.tar .safetensors, or a folder: name -> tensor
+    weights = read_weights(path, ema=True)      # the moving average that timm and torchvision keep beside them
     load_weights(model, weights, str(path))     # strips module., _orig_mod., a Lightning module's model. ...
 
-`.pt`-like files are read with `weights_only=True`: a file that would need to run code is refused, and the
-message says how its owner can save it again.
+`.pt`-like files are read with `weights_only=True` and an allow-list of harmless types (argparse's Namespace, paths,
+numpy's numbers): a file that would need to run code is refused, and the message says how its owner can save it again.
 """
 
 from __future__ import annotations
 
 import pickle
+import re
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from undertow.errors import NotThere, RunProblem
+from undertow.errors import BadValue, NotThere, RunProblem
+from undertow.stored.archives import check_archive
+from undertow.stored.door import check_regular
+from undertow.training.checkpoint_files import INDICES, weight_files
+from undertow.training.harmless import harmless_types
+from undertow.training.own_checkpoint import read_checkpoint
 
 _INSIDE = ("state_dict", "model_state_dict", "model", "net", "network", "weights", "params", "module")
+_AVERAGED = ("state_dict_ema", "model_ema", "ema_state_dict", "model_ema_state_dict", "ema", "ema_model")
 _WRAPPERS = ("module.", "_orig_mod.")
+RATIO, SLACK = 8, 1 << 26
+"""A checkpoint may unpack to so many times its size and so many bytes more."""
+_CLASS = re.compile(r"(?:GLOBAL|global|class) `?([\w.]+)`?")
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a checkpoint file by name, wherever in the file the state dict lies."""
+def read_weights(path: Path, *, ema: bool = False) -> dict[str, Tensor]:
+    """The tensors of a checkpoint by name, wherever in its file or files the state dict lies.
+
+    Args:
+        path: a file, or a folder as transformers and accelerate write it.
+        ema: take the moving average of the weights instead.
+    """
+    if path.is_dir():
+        files = [file for file in weight_files(path) if file.name not in INDICES and file.suffix != ".json"]
+        if not files:
+            raise NotThere(f"{path}: wanted a folder with one model's weights, got none or several.")
+        return {name: value for file in files for name, value in read_weights(file, ema=ema).items()}
     if path.suffix != ".safetensors":
-        return _state_dict_in(read_plain(path), path)
-    try:
-        return load_file(path)
-    except FileNotFoundError:
-        raise NotThere(f"There is no checkpoint {path}.") from None
-    except (SafetensorError, OSError) as error:
-        raise _damaged(path, error) from error
+        return _state_dict_in(read_plain(path), path, _AVERAGED if ema else _INSIDE)
+    if ema:
+        raise _no_average(path)
+    return read_checkpoint(path)
 
 
 def read_plain(path: Path) -> Any:
     """What `torch.save` wrote, as long as it is tensors and plain values."""
+    if path.exists():
+        size = check_regular(path)
+        if zipfile.is_zipfile(path):  # torch packs nothing: a file that unpacks to much more is none of its
+            check_archive(path, RATIO * size + SLACK, what="a checkpoint")
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(harmless_types()):
+            return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise NotThere(f"There is no checkpoint {path}.") from None
     except pickle.UnpicklingError as error:
-        raise RunProblem(
-            f"{path}: wanted plain tensors, got a file that must run code to be read; undertow never does. "
-            "Where you trust it, load it in the program that made it and save model.state_dict() alone."
-        ) from error
+        raise RunProblem(_needs_code(path, str(error))) from error
     except Exception as error:  # the reader stumbles over torn bytes in more ways than it documents
         raise _damaged(path, error) from error
 
@@ -56,17 +75,68 @@ def _damaged(path: Path, error: Exception) -> RunProblem:
     return RunProblem(f"{path}: wanted a checkpoint, but the file is damaged or cut off ({error}).")
 
 
-def _state_dict_in(loaded: Any, path: Path) -> dict[str, Tensor]:
+def _needs_code(path: Path, error: str) -> str:
+    """Which object the file holds, and what its owner can do."""
+    found = _CLASS.search(error)
+    name = found.group(1) if found else ""
+    holds = f" ({name})" if name else ""
+    allow = f", or call torch.serialization.add_safe_globals([{name.rpartition('.')[2]}]) first" * bool(name)
+    return (
+        f"{path}: wanted plain tensors, got a file that must run code to be read{holds}; undertow never does. "
+        f"Where you trust it, load it in the program that made it and save model.state_dict() alone{allow}."
+    )
+
+
+def _no_average(path: Path) -> BadValue:
+    return BadValue(
+        "weights='ema'",
+        "a checkpoint with averaged weights",
+        path.name,
+        f"Known keys: {', '.join(_AVERAGED)}.",
+    )
+
+
+def averaged_in(path: Path) -> bool:
+    """Whether a checkpoint file holds averaged weights beside those of training."""
+    if path.is_dir() or path.suffix == ".safetensors":
+        return False
+    loaded = read_plain(path)
+    return isinstance(loaded, Mapping) and any(
+        isinstance(loaded.get(key), Mapping)
+        for key in _AVERAGED  # pyright: ignore[reportUnknownMemberType]
+    )
+
+
+def settings_in(path: Path) -> dict[str, Any]:
+    """Hyper-parameters in a checkpoint file: Lightning's, or the args of timm and torchvision."""
+    if path.is_dir() or path.suffix == ".safetensors":
+        return {}
+    loaded = read_plain(path)
+    for key in ("hyper_parameters", "args", "config", "hparams"):
+        found: Any = cast("Mapping[str, Any]", loaded).get(key) if isinstance(loaded, Mapping) else None
+        if isinstance(found, Mapping):
+            return {str(name): value for name, value in cast("Mapping[Any, Any]", found).items()}
+        if hasattr(found, "__dict__"):
+            return dict(vars(found))
+    return {}
+
+
+def _state_dict_in(loaded: Any, path: Path, keys: tuple[str, ...] = _INSIDE) -> dict[str, Tensor]:
     """The state dict itself, or the one under a usual key, or under the only key that holds tensors."""
     if isinstance(loaded, Mapping):
         entries = cast("Mapping[str, Any]", loaded)
         tensors = {str(name): value for name, value in entries.items() if isinstance(value, Tensor)}
+        inner = [key for key in entries if isinstance(entries[key], Mapping) and _holds_tensors(entries[key])]
+        usual = [key for key in keys if key in inner]
+        if keys is _AVERAGED:
+            if not usual:
+                raise _no_average(path)
+            return _state_dict_in(entries[usual[0]], path)
         if tensors and len(tensors) == len(entries):
             return tensors
-        inner = [key for key in entries if isinstance(entries[key], Mapping) and _holds_tensors(entries[key])]
-        usual = [key for key in _INSIDE if key in inner]
-        if usual or len(inner) == 1:
-            return _state_dict_in(entries[(usual or inner)[0]], path)
+        plain = [key for key in inner if key not in _AVERAGED]
+        if usual or len(plain) == 1:
+            return _state_dict_in(entries[(usual or plain)[0]], path)
         if tensors:
             return tensors
     raise RunProblem(
@@ -130,12 +200,18 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) ->
         given = unwrap_names(weights, wanted)
     except RunProblem as error:
         raise RunProblem(f"{where}: {error}") from error
+    given |= _tied(model, given)
     problems = [f"no {name}" for name in wanted if name not in given]
     problems += [f"unknown {name}" for name in given if name not in wanted]
     problems += [
         f"{name} {tuple(given[name].shape)} instead of {tuple(value.shape)}"
         for name, value in wanted.items()
         if name in given and given[name].shape != value.shape
+    ]
+    problems += [
+        f"{name} in {_dtype(given[name])} instead of {_dtype(value)}"
+        for name, value in wanted.items()
+        if name in given and given[name].is_floating_point() != value.is_floating_point()
     ]
     if problems:
         more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
@@ -144,3 +220,18 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) ->
             "Give the model that was trained."
         )
     model.load_state_dict(given)
+
+
+def _tied(model: nn.Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights that a file holds once, under another name of the same tensor of the model."""
+    own = model.state_dict(keep_vars=True)
+    by_tensor = {id(own[name]): value for name, value in given.items() if name in own}
+    return {
+        name: by_tensor[id(value)]
+        for name, value in own.items()
+        if name not in given and id(value) in by_tensor
+    }
+
+
+def _dtype(value: Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")

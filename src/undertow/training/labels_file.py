@@ -88,7 +88,7 @@ class LabelsFile:
 
         return pd.DataFrame({"sample": self.sample.numpy(), "label": self.label.numpy()})
 
-    def write(self, path: Path, names: Sequence[str] = ()) -> None:
+    def write(self, path: str | Path, names: Sequence[str] = ()) -> None:
         """Write a parquet file, as a whole or not at all; with `names` of the classes, a column of them too."""
         columns: dict[str, Any] = {"sample": self.sample.numpy(), "label": self.label.numpy()}
         if names:
@@ -96,7 +96,7 @@ class LabelsFile:
         table = pa.table(columns)
         if self.inputs is not None:
             table = table.replace_schema_metadata({INPUTS_KEY: self.inputs.encode()})
-        with aside(path) as part:
+        with aside(Path(path)) as part:
             parquet.write_table(table, part)
 
     @cached_property

@@ -25,13 +25,12 @@ import torch
 from torch import Tensor, nn
 
 from undertow.data.samples import DataSet
-from undertow.errors import BadValue, UndertowError
-from undertow.files import write_text
+from undertow.errors import BadFile, BadValue, UndertowError
 from undertow.training.batches import Batches
 from undertow.training.config import TrainConfig
 from undertow.training.evaluate import evaluate
 from undertow.training.facts import RunFacts, now
-from undertow.training.folder import claim_folder, read_state, write_labels
+from undertow.training.folder import ANEW, claim_folder, read_state, write_labels
 from undertow.training.freeze import set_training
 from undertow.training.interventions import Intervention, checked, names_of
 from undertow.training.labels_file import COPY, LabelsFile
@@ -157,7 +156,7 @@ def _trained(
         trainer.restore()
     trainer.begin(facts)
     reason = trainer.go_on()
-    write_text(path / "run.json", replace(facts, finished=now(), ended=reason).to_json())
+    replace(facts, finished=now(), ended=reason).write(path)
     return open_run(path, model=None if untrained is None else (lambda: deepcopy(untrained)))
 
 
@@ -211,9 +210,13 @@ class Trainer:
         if state is None:
             return
         self.epoch, self.step, self.rows = state["epoch"], state["step"], state["metrics"]
-        self._enter_stage(max(1, self.epoch))
-        self.net.load_state_dict(state["net"])
-        self.optimiser.load_state_dict(state["optimiser"])
+        try:
+            self._enter_stage(max(1, self.epoch))
+            self.net.load_state_dict(state["net"])
+            self.optimiser.load_state_dict(state["optimiser"])
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            reason = f"wanted the state of this run, got another ({str(error).splitlines()[0][:200]})"
+            raise BadFile(self.path / "state.pt", "", reason, ANEW) from error
         for change in self.interventions:
             if change.epoch < self.epoch and not change.in_weights:
                 change(self.model)

@@ -89,7 +89,7 @@ def build_from_facts(facts: dict[str, Any]) -> Callable[[], nn.Module]:
     """A function that builds the untrained model that `facts` describes."""
     return partial(
         build_model, facts["spec"], tuple(facts["shape"]), facts["outputs"],
-        seed=facts["seed"], vocabulary=facts["vocabulary"],
+        seed=facts.get("seed", 0), vocabulary=facts.get("vocabulary"),
     )  # fmt: skip
 
 

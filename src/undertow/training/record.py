@@ -13,9 +13,7 @@ file carries its own metrics, so that a killed process loses at most the checkpo
 
 from __future__ import annotations
 
-import json
 import queue
-import re
 import sys
 import threading
 import time
@@ -23,17 +21,18 @@ import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from undertow.errors import BadValue, RunProblem
-from undertow.files import aside, write_text
+from undertow.files import aside
+from undertow.stored.archives import seal_archive
+from undertow.stored.tables import METRICS, read_rows, write_table
+from undertow.stored.tensors import write_tensors
 from undertow.training.facts import RunFacts
-from undertow.training.run_folder import read_table
+from undertow.training.own_checkpoint import checkpoint_path, checkpoint_words
 from undertow.training.schedule import Unit
 
 METRICS_EVERY = 1.0
@@ -116,7 +115,7 @@ def _number(name: str, value: object) -> float:
 def _kept_rows(path: Path) -> list[dict[str, Any]]:
     """The metrics that an earlier recorder left in the folder."""
     table = path / "metrics.parquet"
-    return read_table(table) if table.exists() else []
+    return read_rows(table, METRICS) if table.exists() else []
 
 
 class Recorder:
@@ -134,8 +133,11 @@ class Recorder:
         """
         self.path = Path(path)
         self.rows: list[dict[str, Any]] = _kept_rows(self.path) if metrics is None else metrics
-        if facts is not None or not (self.path / "run.json").exists():
-            write_text(self.path / "run.json", (facts or RunFacts.of_this_machine()).to_json())
+        kept = RunFacts.read(self.path) if facts is None and (self.path / "run.json").exists() else None
+        self.facts = kept or facts or RunFacts.of_this_machine()
+        if kept is None:
+            self.facts.write(self.path)
+        self._folder = self.path.stat().st_ino
         self._writer = Writer()
         self._metrics_due = 0.0
 
@@ -159,20 +161,37 @@ class Recorder:
 
     def keep(self, weights: dict[str, Tensor], unit: Unit, at: int, row: Mapping[str, Any]) -> None:
         """Write weights that nobody else will change."""
-        path = self.path / "checkpoints" / f"{unit}-{at:06d}.safetensors"
-        header = {unit: str(at), "metrics": json.dumps(dict(row))}
-        self._writer.do(lambda: save_tensors(path, weights, header))
+        path = checkpoint_path(self.path, unit, at)
+        words = checkpoint_words(unit, at, row, self.facts.id)
+        self.do(lambda: write_tensors(path, weights, words))
 
     def write_metrics(self, *, now: bool = False) -> None:
         """Write metrics.parquet if it is due."""
         if now or time.monotonic() >= self._metrics_due:
             self._metrics_due = time.monotonic() + METRICS_EVERY
             rows, path = list(self.rows), self.path / "metrics.parquet"
-            self._writer.do(lambda: write_table(path, rows))
+            self.do(lambda: write_table(path, rows))
 
-    def do(self, job: Callable[[], None]) -> None:
+    def do(self, job: Callable[[], object]) -> None:
         """Queue any other write behind those before it."""
-        self._writer.do(job)
+        self._writer.do(lambda: self._still_there(job))
+
+    def _still_there(self, job: Callable[[], object]) -> None:
+        """Do a job in the folder that the recorder began; a folder in its place would hold half a run."""
+        self._check_folder()
+        job()
+        self._check_folder()
+
+    def _check_folder(self) -> None:
+        try:
+            same = self.path.stat().st_ino == self._folder and (self.path / "run.json").exists()
+        except OSError:
+            same = False
+        if not same:
+            raise RunProblem(
+                f"{self.path} was moved or deleted while its run was written. What was saved went with it: train anew, "
+                "or bring the folder back and go on with --resume."
+            )
 
     def close(self) -> None:
         """Wait until everything is on disk."""
@@ -206,29 +225,36 @@ def snapshot(model: nn.Module) -> dict[str, Tensor]:
     return copies
 
 
-def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
-    """Write a safetensors file aside and rename it."""
-    with aside(path) as part:
-        try:
-            save_file(tensors, part, metadata=header)
-        except SafetensorError as error:
-            # The library hides the system's error number in its text.
-            number = re.search(r"os error (\d+)", str(error))
-            raise OSError(int(number.group(1)) if number else 5, str(error)) from error
-
-
 def save_state(path: Path, state: dict[str, Any]) -> None:
-    """Write what a resumed run needs, readable with `weights_only=True`."""
-    with aside(path) as part, part.open("wb") as file:
-        torch.save(state, file)
-
-
-def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write rows of plain values as a parquet file."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    table = pa.table({name: [row.get(name) for row in rows] for name in columns})
+    """Write what a resumed run needs, readable with `weights_only=True`, and sealed."""
     with aside(path) as part:
-        parquet.write_table(table, part)
+        with part.open("wb") as file:
+            stream = _Honest(file)
+            try:
+                torch.save(state, stream)  # pyright: ignore[reportArgumentType]
+            except RuntimeError:
+                if stream.failure is not None:
+                    raise stream.failure from None
+                raise
+        seal_archive(part)
+
+
+class _Honest:
+    """A file whose failure is kept: torch would only say that something about its archive went wrong."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.failure = file, None
+
+    def write(self, content: Any) -> int:
+        try:
+            return self._file.write(content)
+        except OSError as error:
+            self.failure: OSError | None = error
+            raise
+
+    def flush(self) -> None:
+        try:
+            self._file.flush()
+        except OSError as error:
+            self.failure = error
+            raise

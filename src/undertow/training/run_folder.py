@@ -3,101 +3,42 @@
     found = open_folder("runs/m40")                   # ours, or any folder of checkpoints
     found.epochs, found.unit, found.config            # (0, 1, 2, 4, ...), "epoch", how undertow trained it
     found.metrics, found.labels                       # pandas tables
-    find_checkpoints(Path("lightning_logs/version_3/checkpoints"))      # sorted by epoch or step
+    found.folder_notes                                   # what was passed over, and why
 
 `open_run` (run.py) opens the same folder with its weights and its model.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from undertow.errors import BadValue, NotThere, RunProblem, unknown
+from undertow.errors import BadFile, BadValue, NotThere, RunProblem, unknown
+from undertow.stored.tables import LABELS, METRICS, read_frame, read_rows
+from undertow.training.checkpoint_files import (
+    Checkpoint,
+    Found,
+    PassedOver,
+    ending_of,
+    find_checkpoints,
+    holds_weights,
+    number_in,
+    stem,
+)
 from undertow.training.config import TrainConfig
 from undertow.training.facts import RunFacts
+from undertow.training.logs import STATE, Logs, read_hyperparameters, read_logs
+from undertow.training.own_checkpoint import told_metrics
 from undertow.training.schedule import Unit
+from undertow.words import moment_words
 
 if TYPE_CHECKING:
     import pandas as pd
-
-ENDINGS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin")
-# In the order of trust; a bare e or s counts only where no word does, and never inside a number like 1e-4.
-_PATTERNS: tuple[tuple[str, Unit], ...] = (
-    (r"epochs?[=_\-. ]?(\d+)", "epoch"),
-    (r"(?:^|[^a-z])ep[=_\-. ]?(\d+)", "epoch"),
-    (r"(?:steps?|iterations?|iter)[=_\-. ]?(\d+)", "step"),
-    (r"(?:^|[^a-z0-9])e[=_\-]?(\d+)", "epoch"),
-    (r"(?:^|[^a-z0-9])(?:s|it)[=_\-]?(\d+)", "step"),
-    (r"(\d+)(?!.*\d)", "epoch"),
-)
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A file of weights and the moment of training it belongs to."""
-
-    at: int
-    unit: Unit
-    path: Path
-
-
-def find_checkpoints(folder: Path, pattern: str | None = None) -> tuple[Checkpoint, ...]:
-    """The checkpoints in `folder`, sorted; `pattern` is a regular expression whose group is the number.
-
-    Without a pattern the name's epoch counts, then its step, then its last number; where two files would
-    share an epoch, the step. Files without a number (last.ckpt) are passed over.
-    """
-    files = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS and path.name[0] != ".")
-    if pattern is not None:
-        found = _numbered(files, _compiled(pattern), "epoch")
-    else:
-        tried = [_numbered(files, re.compile(text, re.IGNORECASE), unit) for text, unit in _PATTERNS]
-        # The first that gives every file it reads a number of its own, else the first that reads any.
-        found = next((one for one in tried if one and _all_differ(one)), next(filter(None, tried), []))
-    if not found:
-        kinds = ", ".join(ENDINGS)
-        raise NotThere(
-            f"{folder}: wanted checkpoint files ({kinds}) whose names carry an epoch or a step, got "
-            f"{len(files)} such files without a number. Rename them or give a pattern such as 'ckpt_(\\d+)'."
-        )
-    _refuse_doubles(found)
-    return tuple(sorted(found, key=lambda one: one.at))
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise BadValue("pattern", "a regular expression", pattern, f"It says: {error}.") from None
-    if compiled.groups != 1:
-        raise BadValue("pattern", "exactly one group for the number", pattern, "For example 'ckpt_(\\d+)'.")
-    return compiled
-
-
-def _numbered(files: Iterable[Path], pattern: re.Pattern[str], unit: Unit) -> list[Checkpoint]:
-    found = [(path, pattern.search(path.stem)) for path in files]
-    return [Checkpoint(int(match.group(1)), unit, path) for path, match in found if match]
-
-
-def _all_differ(found: list[Checkpoint]) -> bool:
-    return len({one.at for one in found}) == len(found)
-
-
-def _refuse_doubles(found: list[Checkpoint]) -> None:
-    seen: dict[int, Path] = {}
-    for one in found:
-        if one.at in seen:
-            raise RunProblem(
-                f"{one.path.parent}: wanted one file per {one.unit}, got {seen[one.at].name} and {one.path.name} "
-                f"for {one.unit} {one.at}. Move one away or give a pattern that tells them apart."
-            )
-        seen[one.at] = one.path
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +48,27 @@ class RunFolder:
     path: Path
     checkpoints: tuple[Checkpoint, ...]
     facts: RunFacts
+    passed_over: tuple[PassedOver, ...] = ()
+    """Files that could have been checkpoints, with the reason why they are none."""
+
+    @property
+    def name(self) -> str:
+        """What people call it: its folder's name, or its one file's."""
+        return self.path.resolve().name
+
+    @property
+    def single(self) -> bool:
+        """Whether this is one model of which nobody knows when in its training it was."""
+        return self.unit == "model"
+
+    def at_words(self, at: int) -> str:
+        """Epoch 20; a model of which nobody knows when it was is this checkpoint."""
+        return moment_words(self.unit, at)
+
+    @property
+    def folder_notes(self) -> tuple[str, ...]:
+        """What a user should know of how it was opened."""
+        return tuple(filter(None, [passed_words(self.passed_over)]))
 
     @property
     def unit(self) -> Unit:
@@ -145,24 +107,68 @@ class RunFolder:
         """One row per recorded epoch or step; what the table lacks is read from the checkpoints' headers."""
         import pandas as pd
 
-        rows: dict[Any, dict[str, Any]] = {one.at: _header_metrics(one) for one in self.checkpoints}
+        rows: dict[Any, dict[str, Any]] = {}
         table = self.path / "metrics.parquet"
         if table.exists():
-            rows |= {row[self.unit]: row for row in read_table(table) if self.unit in row}
+            recorded = read_rows(table, METRICS, need_seal=self._sealed)
+            rows = {row[self.unit]: row for row in recorded if self.unit in row}
+        lacking = [one for one in self.checkpoints if one.at not in rows]
+        rows = {one.at: self._told_metrics(one) for one in lacking} | self.logs.rows | rows
         return pd.DataFrame([rows[at] for at in sorted(rows) if rows[at]])
+
+    @property
+    def _sealed(self) -> bool:
+        """Whether undertow sealed each file of this run."""
+        return bool(self.facts.id)
+
+    def _told_metrics(self, one: Checkpoint) -> dict[str, Any]:
+        if one.path.suffix != ".safetensors" or not one.path.is_file():
+            return {}
+        try:
+            return told_metrics(one.path)
+        except BadFile:
+            if self._sealed:
+                raise
+            return {}  # said by whoever wants its weights
+
+    @cached_property
+    def logs(self) -> Logs:
+        """What Lightning, transformers or timm logged beside the checkpoints."""
+        return read_logs(self.places, self.unit)
+
+    @property
+    def places(self) -> list[Path]:
+        """Folders where other trainers leave their logs: the run's own, that of its checkpoints, the last of these."""
+        last = self.checkpoints[-1].path
+        inner = last.parent
+        above = [inner.parent] if inner.name == "checkpoints" else []
+        return list(dict.fromkeys([*([last] if last.is_dir() else []), self.path, inner, *above]))
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """What the model was trained with, as far as files beside the checkpoints tell."""
+        if self.facts.config is not None:
+            return dict(self.facts.config)
+        return read_hyperparameters(self.places) or {}
 
     @cached_property
     def labels(self) -> pd.DataFrame | None:
         """Training labels: index, given and (where known) true; None if nobody stored them."""
-        import pandas as pd
-
         table = self.path / "labels.parquet"
-        return pd.read_parquet(table) if table.exists() else None
+        return read_frame(table, LABELS, need_seal=self._sealed) if table.exists() else None
+
+    def _repr_html_(self) -> str:
+        """What it is, for notebooks."""
+        known = self.facts.config or {}
+        words = [f"{len(self.checkpoints)} checkpoints", f"{self.unit} {self.epochs[0]} to {self.epochs[-1]}"]
+        words += [str(known[name]) for name in ("model", "data") if known.get(name)]
+        return f"<p><b>{escape(self.path.name)}</b> · {escape(' · '.join(words))}</p>"
 
 
 def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
-    """Open a run's folder, or any folder of checkpoints; `pattern` is that of `find_checkpoints`."""
+    """Open a run's folder, any folder of checkpoints, or one checkpoint; `pattern` is that of `find_checkpoints`."""
     folder = Path(path)
+    if folder.is_file() and ending_of(folder):
+        return _one_file(folder)
     if not folder.is_dir():
         raise _no_run(folder)
     ours = (folder / "run.json").exists()
@@ -172,9 +178,70 @@ def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
         raise NotThere(
             f"{folder} holds {len(below)} runs and is none itself. `undertow runs {folder}` lists them."
         )
-    if ours and not inner.is_dir() and not any(path.suffix in ENDINGS for path in folder.iterdir()):
+    if ours and not inner.is_dir() and not any(ending_of(path) for path in folder.iterdir()):
         raise NotThere(f"{folder} has no checkpoint yet. Train it on with --resume.")
-    return RunFolder(folder, find_checkpoints(inner if inner.is_dir() else folder, pattern), facts)
+    place = inner if inner.is_dir() else folder
+    try:
+        found = find_checkpoints(place, pattern)
+    except NotThere:
+        if pattern is None and holds_weights(folder):
+            return RunFolder(folder, (_numbered(folder, folder),), facts)
+        other = None if pattern is not None or place != folder else _only_below(folder)
+        if other is None:
+            raise
+        return open_folder(other)
+    warn_of_others(place, found)
+    return RunFolder(folder, found.checkpoints, facts, found.passed_over)
+
+
+def _one_file(path: Path) -> RunFolder:
+    """A run of one checkpoint; what is kept of it goes to a folder of its own beside the file."""
+    return RunFolder(path.with_name(f"{stem(path)}-undertow"), (_numbered(path, path),), RunFacts())
+
+
+def _numbered(path: Path, weights: Path) -> Checkpoint:
+    """One checkpoint with the number that its name or its trainer's state tells; else a model at an unknown moment."""
+    found = None
+    if (path / STATE).is_file():
+        told = read_logs([path], "step").rows
+        found = (max(told), "step") if told else None
+    found = found or number_in(path)
+    return Checkpoint(*(found or (1, "model")), weights)
+
+
+def _only_below(folder: Path) -> Path | None:
+    """The one folder of checkpoints below, as Lightning makes them; where there are several, they are named."""
+    found = sorted(
+        {path.parent for path in folder.rglob("checkpoints") if path.is_dir() and any(path.iterdir())}
+    )
+    if len(found) > 1:
+        listed = ", ".join(map(str, found[:4]))
+        raise NotThere(f"{folder} holds {len(found)} runs: {listed}. Open one of them.")
+    return found[0] if found else None
+
+
+def passed_words(others: Sequence[PassedOver], most: int = 6) -> str:
+    """Passed over: last.ckpt (its name carries no epoch as the others' do)."""
+    by_reason: dict[str, list[str]] = {}
+    for one in others:
+        by_reason.setdefault(one.why, []).append(one.name)
+    parts = [
+        f"{', '.join(names[:most])}{f' and {len(names) - most} more' if len(names) > most else ''} ({why})"
+        for why, names in by_reason.items()
+    ]
+    return f"Passed over: {'; '.join(parts)}." if parts else ""
+
+
+def warn_of_others(folder: Path, found: Found) -> None:
+    """Warn of files that nobody expects to be passed over; copies called last or best are told in the notes only."""
+    strange = [one for one in found.passed_over if not one.expected]
+    if strange:
+        kept = len(found.checkpoints)
+        warnings.warn(
+            f"{folder}: {kept} checkpoint{'s' * (kept != 1)} read. {passed_words(strange)} pattern= says how to read "
+            "their names.",
+            stacklevel=4,
+        )
 
 
 def is_run(folder: Path) -> bool:
@@ -194,27 +261,3 @@ def _no_run(folder: Path) -> Exception:
         beside = [str(found) for found in folder.parent.iterdir() if is_run(found)]
         return unknown("run", str(folder), beside, "`undertow runs` lists what is there.")
     return NotThere(f"There is no run {folder}. `undertow runs` lists what is there.")
-
-
-def _header_metrics(one: Checkpoint) -> dict[str, Any]:
-    if one.path.suffix != ".safetensors":
-        return {}
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(one.path, framework="numpy") as file:
-            header = file.metadata() or {}
-    except (SafetensorError, OSError):
-        return {}  # said by whoever wants its weights
-    return json.loads(header.get("metrics", "{}"))
-
-
-def read_table(path: Path) -> list[dict[str, Any]]:
-    """The rows that `write_table` wrote; a cell that was left out is left out again."""
-    from pyarrow import ArrowException, parquet
-
-    try:
-        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    except (ArrowException, OSError) as error:
-        raise RunProblem(f"{path}: wanted a table, but it cannot be read ({error}). Move it away.") from error
-    return [{name: value for name, value in row.items() if value is not None} for row in rows]

@@ -16,7 +16,8 @@ from typing import Literal
 
 from undertow.errors import BadValue
 
-Unit = Literal["epoch", "step"]
+Unit = Literal["epoch", "step", "model"]
+"""What checkpoints are numbered by; `model` where there is one of which nobody knows when it was."""
 _WANTED = "paper, every:K, log:N or a list such as 0,1,5 (each may end in 'steps')"
 
 

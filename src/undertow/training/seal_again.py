@@ -1,0 +1,144 @@
+"""Taking a run's files as they are: new seals for what was changed on purpose.
+
+    seal_again(Path("runs/m40"))       # the files that got a new seal
+
+What cannot be read at all is refused as ever; only the mark of change goes. A checkpoint gets the epoch or step that
+its name says, and the mark of the run that it lies in.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undertow.errors import UndertowError
+from undertow.files import aside
+from undertow.stored.archives import seal_archive
+from undertow.stored.documents import AuditDocument, Document, RunDocument
+from undertow.stored.door import (
+    MOST_JSON,
+    check_document,
+    decode,
+    document_text,
+    read_bytes,
+    read_document,
+    write_document,
+)
+from undertow.stored.seals import FIELD, seal_of, stamp
+from undertow.stored.tables import write_table
+from undertow.stored.tensors import check_content, write_tensors
+from undertow.training.checkpoint_files import find_checkpoints
+from undertow.training.facts import run_mark
+from undertow.training.own_checkpoint import FOLDER, METRICS, checked_header
+
+TABLES = ("metrics.parquet", "labels.parquet", "probes.parquet", "audit.parquet", "suspects.parquet")
+
+
+def seal_again(run: Path) -> list[Path]:
+    """Seal what changed in a run's folder; returns those files."""
+    done = [
+        run / name for name in ("run.json",) if (run / name).exists() and _document(run / name, RunDocument)
+    ]
+    done += [run / name for name in TABLES if (run / name).exists() and _table(run / name)]
+    if (run / "audit.json").exists() and _document(
+        run / "audit.json", AuditDocument, _seal_in(run / "audit.parquet")
+    ):
+        done.append(run / "audit.json")
+    if (run / "suspects.npz").exists() and _pictures(run / "suspects.npz"):
+        done.append(run / "suspects.npz")
+    if (run / "state.pt").exists() and _archive(run / "state.pt"):
+        done.append(run / "state.pt")
+    if (run / FOLDER).is_dir():
+        done += [
+            one.path
+            for one in find_checkpoints(run / FOLDER).checkpoints
+            if _checkpoint(one.path, one.unit, one.at, run)
+        ]
+    return done
+
+
+def _seal_in(table: Path) -> dict[str, Any]:
+    return {"table": seal_of(table)} if table.exists() else {}
+
+
+def _document(path: Path, kind: type[Document], change: dict[str, Any] | None = None) -> bool:
+    content = read_bytes(path, MOST_JSON)
+    stored: Any = decode(content, str(path))
+    values = {**stored, **(change or {})} if isinstance(stored, dict) else stored
+    if isinstance(values, dict):
+        values.pop(FIELD, None)
+        if document_text(values).encode() == content:
+            return False
+    check_document(document_text(values).encode() if isinstance(values, dict) else content, str(path), kind)
+    write_document(path, values)
+    read_document(path, kind)
+    return True
+
+
+def _table(path: Path) -> bool:
+    from pyarrow import parquet
+
+    before = seal_of(path)
+    if before is None:
+        write_table(path, parquet.read_table(path))
+        return True
+    return _stamped(path, before)
+
+
+def _stamped(path: Path, before: str) -> bool:
+    with aside(path) as part:
+        part.write_bytes(path.read_bytes())
+        with part.open("r+b") as file:
+            return stamp(file) != before
+
+
+def _archive(path: Path) -> bool:
+    before = seal_of(path)
+    if before is not None:
+        return _stamped(path, before)
+    with zipfile.ZipFile(path) as archive:
+        archive.testzip()
+    with aside(path) as part:
+        part.write_bytes(path.read_bytes())
+        seal_archive(part)
+    return True
+
+
+def _pictures(path: Path) -> bool:
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = {str(name): stored[name] for name in stored.files}
+    seal = seal_of(path.with_name("suspects.parquet"))
+    if str(arrays.get("table")) == seal and seal_of(path) is not None:
+        return _archive(path)
+    with aside(path) as part:
+        with part.open("wb") as file:
+            np.savez_compressed(file, **{**arrays, "table": np.array(seal)})  # pyright: ignore
+        seal_archive(part)
+    return True
+
+
+def _checkpoint(path: Path, unit: str, at: int, run: Path) -> bool:
+    from safetensors.torch import load_file
+
+    if path.suffix != ".safetensors":
+        return False
+    try:
+        check_content(path, need_seal=True)
+        checked_header(path)
+    except UndertowError:
+        words = read_words(path)
+        kept = {METRICS: words[METRICS]} if METRICS in words else {}
+        write_tensors(path, load_file(path), {unit: str(at), **kept, "run": run_mark(run)})
+        return True
+    return False
+
+
+def read_words(path: Path) -> dict[str, str]:
+    """What the header of a file says, whether its seal fits or not."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        return dict(file.metadata() or {})

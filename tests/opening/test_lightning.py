@@ -1,0 +1,55 @@
+"""What Lightning's Trainer leaves."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import torch
+
+import undertow as ut
+from undertow.errors import BadValue, NotThere
+
+from . import worlds
+
+
+def test_the_folder_the_checkpoints_and_what_is_above_open_alike(lightning):
+    for place in (lightning, lightning / "checkpoints", lightning.parent):
+        run = ut.open_run(place, model=worlds.lit_class())
+        assert (run.epochs, run.unit) == ((0, 1, 2), "epoch")
+        assert run.passed_over[0].name == "last.ckpt"
+        assert "last.ckpt" in run.notes[0]
+
+
+def test_metrics_and_hyperparameters(lightning):
+    run = ut.open_run(lightning)
+    table = pd.read_csv(lightning / "metrics.csv").groupby("epoch")["val_acc"].last()
+    assert run.metrics.set_index("epoch")["val_acc"].to_dict() == pytest.approx(table.to_dict())
+    assert run.hyperparameters() == {"width": 24, "lr": 3e-3}
+    (lightning / "hparams.yaml").rename(lightning / "away.yaml")
+    try:
+        assert ut.open_run(lightning).hyperparameters() == {"width": 24, "lr": 3e-3}  # of the checkpoint
+    finally:
+        (lightning / "away.yaml").rename(lightning / "hparams.yaml")
+
+
+def test_a_class_gets_its_hyperparameters(lightning):
+    """Trained with width 24; the class alone would build width 16."""
+    kind = worlds.lit_class()
+    model = ut.open_run(lightning, model=kind).model(2)
+    theirs = kind.load_from_checkpoint(next((lightning / "checkpoints").glob("epoch=2*")), weights_only=True)
+    x = worlds.digits()[3]
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), theirs.eval()(x))
+
+
+def test_a_function_that_wants_more_is_told_so(lightning):
+    with pytest.raises(BadValue, match="needs depth, which the run's hyper-parameters do not tell"):
+        ut.open_run(lightning, model=lambda depth: None).model()
+
+
+def test_two_versions_are_named(lightning, tmp_path):
+    for name in ("version_0", "version_1"):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        torch.save({}, tmp_path / name / "checkpoints" / "epoch=0-step=1.ckpt")
+    with pytest.raises(NotThere, match=r"holds 2 runs: .*version_0, .*version_1"):
+        ut.open_run(tmp_path)
