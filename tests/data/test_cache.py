@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from undertow import files
 from undertow.data import cache
 from undertow.data.cache import Decoded, cached, content_key
 
@@ -18,7 +19,7 @@ from undertow.data.cache import Decoded, cached, content_key
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("UNDERTOW_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("UNDERTOW_CACHE_LIMIT", raising=False)
-    cache._warn_once.cache_clear()
+    cache.warn_once.cache_clear()
     return tmp_path / "cache"
 
 
@@ -140,7 +141,7 @@ def test_leftovers_of_killed_processes_go_after_a_day(folder: Path) -> None:
     old, new = folder / ".data-x.safetensors.1.part", folder / ".data-x.safetensors.2.part"
     for part in (old, new):
         part.write_bytes(b"half")
-    os.utime(old, (time.time() - 2 * cache.DAY,) * 2)
+    os.utime(old, (time.time() - 2 * files.DAY,) * 2)
     cached("k", Maker())
     assert (old.exists(), new.exists()) == (False, True)
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from undertow.data.corruptions.draws import Draws, _mix
+from undertow.data.corruptions.draws import Draws, mix
 from undertow.data.corruptions.pixels import from_pixels, to_pixels
 
 
@@ -27,7 +27,7 @@ def test_the_mixing_is_splitmix64() -> None:
     step = 0x9E3779B97F4A7C15
     states = [(1234567 + step * k) % 2**64 for k in (1, 2, 3)]
     bits = torch.tensor([state - 2**64 if state >= 2**63 else state for state in states])
-    mixed = [int(value) % 2**64 for value in _mix(bits)]
+    mixed = [int(value) % 2**64 for value in mix(bits)]
     assert mixed == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 

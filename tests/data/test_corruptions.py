@@ -289,3 +289,15 @@ def test_a_sheet_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="at least one image"):
         contact_sheet(photos(1)[:0], tmp_path / "sheet.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_gaussian_blur_is_scipys_and_no_mean_counts_it() -> None:
+    from scipy.ndimage import gaussian_filter
+
+    images = photos(2)
+    pixels = images.double().numpy() / 255
+    expected = gaussian_filter(pixels, (0, 0, 1.0, 1.0), mode="nearest", truncate=4.0)
+    worse = corrupt(images, "gaussian_blur", 5).double().numpy() / 255
+    np.testing.assert_allclose(worse, expected, rtol=0, atol=0.5 / 255 + 1e-9)
+    assert "gaussian_blur" not in CORRUPTIONS
+    assert len(CORRUPTIONS) == 15

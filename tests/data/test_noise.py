@@ -16,8 +16,8 @@ from torch import Tensor
 
 from undertow.data.noise import (
     LabelNoise,
-    _draw_from_rows,
     counted_transition,
+    draw_from_rows,
     expected_wrong,
     flip_rates,
     parse_noise,
@@ -191,9 +191,9 @@ def test_draws_at_the_ends_stay_among_the_possible_classes() -> None:
     thirds = torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0.0]] * 4, dtype=torch.float64)
     late = torch.full((1,), np.nextafter(1.0, 0.0), dtype=torch.float64)
     first = torch.zeros(1, dtype=torch.int64)
-    assert _draw_from_rows(tenths, first, late).tolist() == [9]
-    assert _draw_from_rows(thirds, first, late).tolist() == [2]
-    assert _draw_from_rows(thirds.flip(1), first, torch.zeros(1).double()).tolist() == [1]
+    assert draw_from_rows(tenths, first, late).tolist() == [9]
+    assert draw_from_rows(thirds, first, late).tolist() == [2]
+    assert draw_from_rows(thirds.flip(1), first, torch.zeros(1).double()).tolist() == [1]
 
 
 @pytest.mark.parametrize("p", [0.05, 0.4, 0.9])

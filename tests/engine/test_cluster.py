@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
-import shutil
-import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,9 +16,9 @@ import pandas as pd
 import pytest
 
 from undertow.cli import main
+from undertow.crew.ray_connection import IN_TIME, Unreachable, connected
 from undertow.engine import Store
 from undertow.engine.cluster import Caller, attempt_there
-from undertow.engine.ray_connection import IN_TIME, Unreachable, connected
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: pip install 'undertow[ray]'")
 
@@ -31,110 +26,10 @@ PATIENCE = 300
 """Seconds for a process to start or to end, however busy the machine; nothing waits for them to pass."""
 
 
-class Node:
-    """`ray start --block` in a session of its own; it ends with this process, even if that is killed."""
-
-    def __init__(self, log: Path, *options: str) -> None:
-        # The shell tells the id, then waits until our end of its input closes: all of a node ends with that id.
-        shell = '"$@" >"$0" 2>&1 & echo $!; read _; kill -9 $!'
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *options]
-        fixed = ["--num-cpus=1", "--object-store-memory=80000000", "--dashboard-agent-listen-port=0"]
-        ports = ["--min-worker-port=0", "--max-worker-port=0"]
-        self.log = log
-        self.guard = subprocess.Popen(
-            ["/bin/sh", "-c", shell, str(log), *command, *fixed, *ports],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        self.pid = int(self.guard.stdout.readline())
-
-    def wait_until(self, ready) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not ready():
-            if time.monotonic() > deadline or not Path(f"/proc/{self.pid}").exists():
-                pytest.fail(f"a Ray node did not start:\n{self.log.read_text()[-2000:]}")
-            time.sleep(0.1)
-
-    def started(self) -> bool:
-        return self.log.exists() and "Ray runtime started" in self.log.read_text()
-
-    @property
-    def name(self) -> str:
-        """All its processes are one session."""
-        return str(self.guard.pid)
-
-    def kill(self) -> None:
-        """As if its machine had lost power: all at once, each by its id."""
-        every = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit()]
-        for pid in every:
-            with suppress(ProcessLookupError):
-                if pid != self.guard.pid and os.getsid(pid) == self.guard.pid:
-                    os.kill(pid, signal.SIGKILL)
-
-    def end(self) -> None:
-        self.kill()
-        self.guard.communicate(timeout=PATIENCE)
-
-
-class TwoNodes:
-    """A head and a second node of one CPU each."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.nodes = folder, []
-
-    def start(self) -> None:
-        gcs, client = free_port(), free_port()
-        self.address, self.client = f"127.0.0.1:{gcs}", f"ray://127.0.0.1:{client}"
-        self.head = self._start(
-            "--head", f"--port={gcs}", f"--ray-client-server-port={client}", "--node-ip-address=127.0.0.1",
-            "--include-dashboard=false", f"--temp-dir={self.folder / 'ray'}",
-        )  # fmt: skip
-        self.head.wait_until(lambda: answers(gcs))
-        self.second = self._start(f"--address={self.address}")
-        for node in self.nodes:
-            node.wait_until(node.started)
-
-    def _start(self, *options: str) -> Node:
-        node = Node(self.folder / f"node-{len(self.nodes)}.log", *options)
-        self.nodes.append(node)
-        return node
-
-    def end(self) -> None:
-        for node in reversed(self.nodes):
-            node.end()
-
-
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-@pytest.fixture(scope="module")
-def cluster(task_folder):
-    """A cluster for each process of tests, whose ports, token and folder no other has.
-
-    Head, node and driver need one token; Ray's sockets need a short path.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="ut-"))
-    token = secrets.token_hex(16)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", token)
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("PYTHONPATH", f"{task_folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-        patch.delenv("RAY_ADDRESS", raising=False)
-        two = TwoNodes(folder)
-        try:
-            two.start()
-            yield two
-        finally:
-            two.end()
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def logged(log: Path, word: str) -> list[list[str]]:

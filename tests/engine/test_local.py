@@ -11,8 +11,8 @@ from multiprocessing import active_children
 import pandas as pd
 import pytest
 
+from undertow.crew.limits import share_of_threads
 from undertow.engine.engines import run_local
-from undertow.engine.limits import share_of_threads
 from undertow.engine.store import Store, failure_words
 from undertow.errors import BadData, RunProblem
 
@@ -113,7 +113,7 @@ def test_a_process_that_dies_once_costs_nothing(tmp_path, tasks):
 
 
 def test_the_processes_of_a_pool_share_the_cores(tmp_path, tasks, monkeypatch):
-    monkeypatch.setattr("undertow.engine.limits.cores", lambda: 6)
+    monkeypatch.setattr("undertow.crew.limits.cores", lambda: 6)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     store, todo = Store(tmp_path / "tasks"), tasks("threads", 1, 2)
     run_local(todo, store, workspace=tmp_path, workers=2)
@@ -123,7 +123,7 @@ def test_the_processes_of_a_pool_share_the_cores(tmp_path, tasks, monkeypatch):
 
 
 def test_the_users_number_of_threads_is_the_most(monkeypatch):
-    monkeypatch.setattr("undertow.engine.limits.cores", lambda: 6)
+    monkeypatch.setattr("undertow.crew.limits.cores", lambda: 6)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert [share_of_threads(count) for count in (1, 2, 3, 6, 12)] == [2, 2, 2, 1, 1]
     monkeypatch.delenv("OMP_NUM_THREADS")
@@ -183,10 +183,10 @@ def test_a_full_process_does_not_fail_the_task_after(tmp_path, tasks):
 def test_a_later_form_of_the_store_is_refused_and_left_alone(tmp_path, tasks):
     store = Store(tmp_path / "tasks")
     store.place.write("store.json", b'{"format": 99, "undertow": "7.0"}')
-    with pytest.raises(RunProblem, match=re.escape("newer undertow: 7.0, format 99. Update undertow")):
+    with pytest.raises(RunProblem, match=re.escape("got 99 (undertow 7.0). Update undertow")):
         run_local(tasks("square", 1), store, workspace=tmp_path)
     store.place.write("store.json", b"[]")
-    with pytest.raises(RunProblem, match="cannot be read"):
+    with pytest.raises(RunProblem, match="wanted a JSON object, got an array"):
         run_local(tasks("square", 1), store, workspace=tmp_path)
     assert store.place.names() == {"store.json"}
 

@@ -214,6 +214,17 @@ def test_batch_norm_without_affine_has_statistics_but_no_parameters():
         )
 
 
+def test_vgg_takes_small_images_with_a_border():
+    """Fails if the border is not zeros on each side, or the fully connected layers count the old size."""
+    small = build_model("vgg16bn:width=2,pad=2", MNIST, 10, seed=0).eval()
+    large = build_model("vgg16bn:width=2", (1, 32, 32), 10, seed=0).eval()
+    images = torch.rand(3, *MNIST, generator=torch.Generator().manual_seed(0))
+    padded = torch.nn.functional.pad(images, (2, 2, 2, 2))
+    assert torch.equal(small(images), large(padded))
+    with pytest.raises(BadData, match="at least 30x30"):
+        build_model("vgg16:pad=1", MNIST, 10, seed=0)
+
+
 def test_vgg_differs_by_its_batch_norm_only():
     plain, normed = (build_model(f"{name}:width=2", CIFAR, 10, seed=0) for name in ("vgg16", "vgg16bn"))
     norms = {name for name, module in normed.named_modules() if isinstance(module, nn.BatchNorm2d)}

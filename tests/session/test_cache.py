@@ -104,6 +104,23 @@ def test_a_value_with_any_flipped_byte_is_as_good_as_none(tmp_path: Path):
     assert cache.get("a", 1, KEY, Kept) is not None
 
 
+def test_values_of_a_folder_behind_are_found_and_it_is_left_as_it_is(tmp_path: Path):
+    """Another's run that must not be written to; fails if its damaged file is removed, or taken for measured."""
+    theirs = Cache(tmp_path / "theirs")
+    theirs.put("a", 1, KEY, Inner("one", 1.0))
+    cache = Cache(tmp_path / "mine", tmp_path / "theirs")
+    assert cache.has("a", 1, KEY)
+    assert cache.get("a", 1, KEY, Inner) == Inner("one", 1.0)
+    (file,) = theirs.folder.iterdir()
+    damaged = file.read_bytes()[:-1]
+    file.write_bytes(damaged)
+    assert cache.get("a", 1, KEY, Inner) is None
+    assert not cache.has("a", 1, KEY)
+    cache.put("a", 1, KEY, Inner("two", 2.0))
+    assert cache.get("a", 1, KEY, Inner) == Inner("two", 2.0)
+    assert file.read_bytes() == damaged
+
+
 def test_a_value_of_another_type_is_as_good_as_none(tmp_path: Path):
     """Fails if an older undertow's value, of other fields, is read as today's."""
     cache = Cache(tmp_path)

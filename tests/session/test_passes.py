@@ -24,8 +24,8 @@ def from_nothing():
 def counts(at: int, first: int, total: int) -> list[int]:
     """How often each sample entered the model of a checkpoint, without those that are tried."""
     tried = (
-        TRIED if at == LAST else 8
-    )  # the last model is tried; others show their head on 8 held-out samples
+        TRIED if at in (0, LAST) else 8
+    )  # the first and the last model are tried; others show their head on 8 held-out samples
     return [Counted.seen[at, number] for number in range(first + tried, first + total)]
 
 
@@ -139,15 +139,16 @@ def test_the_counter_of_the_model_counts(run: ut.Run):
 
 def test_data_and_checkpoints_are_hashed_once(tmp_path, monkeypatch):
     """Fails if a verb reads the same pixels or weights again to know whose numbers these are."""
+    import hashlib
+
     from undertow.data import samples
-    from undertow.session import session as room
 
     run = ut.train("mlp:8", data="digits", epochs=2, checkpoints="0,1,2", device="cpu", out=tmp_path / "run")
     hashed, opened = [], []
-    plain, digest = samples.hash_inputs, room.hashlib.file_digest
+    plain, digest = samples.hash_inputs, hashlib.file_digest
     monkeypatch.setattr(samples, "hash_inputs", lambda seen, x: (hashed.append(x), plain(seen, x))[1])
     monkeypatch.setattr(
-        room.hashlib, "file_digest", lambda file, to: (opened.append(file.name), digest(file, to))[1]
+        hashlib, "file_digest", lambda file, to: (opened.append(file.name), digest(file, to))[1]
     )
     session = ut.Session(ut.open_run(run.path))
     ut.audit(session, probes="velpic", fits="given")

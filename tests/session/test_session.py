@@ -21,6 +21,7 @@ from undertow.latent.settings import GridConfig
 from undertow.repairing.settings import RepairConfig
 from undertow.session import Gauge, Session, SessionConfig, Sight
 from undertow.session.reader import ENTERING
+from undertow.training.seal_again import seal_again
 
 from .nets import EPOCHS, TEST, TRAIN, Counted, held_samples, train_samples
 
@@ -133,6 +134,7 @@ def test_other_weights_or_samples_are_measured_anew(run, tmp_path):
     assert look()[0] == []
     own = ut.open_run(folder, model=Counted)
     shutil.copy(own.checkpoint(1).path, own.checkpoint(5).path)
+    seal_again(folder)  # the exchange is meant
     measured, after = look()
     assert measured == [5]
     assert after[5] == after[1] == before[1]

@@ -6,15 +6,14 @@
 
 The folder is UNDERTOW_CACHE or ~/.cache/undertow; UNDERTOW_CACHE_LIMIT (10GB unless set, "500MB",
 "0" for none) bounds it: what was used longest ago goes first. Entries are safetensors, written aside
-and renamed. A torn or foreign file counts as missing. Where the folder cannot be written, nothing is
-kept and one warning says so. Only files that are named as ours are ever deleted.
+and renamed, and sealed: a torn, changed or foreign file counts as missing. Where the folder cannot be
+written, nothing is kept and one warning says so. Only files that are named as ours are ever deleted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,16 +22,14 @@ from functools import cache
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from undertow.files import PART, aside
 from undertow.sizes import parse_size
+from undertow.stored.tensors import CONTENT, HEADER, check_content, write_tensors
 
 LIMIT = "10GB"
 ENTRIES = "data-*.safetensors"
 STAMP = "undertow_key"
-DAY = 86_400
 
 
 @dataclass(frozen=True)
@@ -77,8 +74,11 @@ def cache_limit() -> int:
 
 def _read(path: Path, key: str) -> Decoded | None:
     try:
+        check_content(path, need_seal=True)
         with safe_open(path, framework="pt") as file:
-            notes = dict(file.metadata() or {})
+            notes = {
+                name: own for name, own in (file.metadata() or {}).items() if name not in (CONTENT, HEADER)
+            }
             if notes.pop(STAMP, None) != key:
                 return None
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iteration)
@@ -96,18 +96,13 @@ def _keep(path: Path, decoded: Decoded, key: str) -> None:
         return
     try:
         _make_room(path.parent, limit - size)
-        with aside(path) as part:
-            save_file(decoded.tensors, part, {**decoded.notes, STAMP: key})
+        write_tensors(path, decoded.tensors, {**decoded.notes, STAMP: key})
     except (OSError, SafetensorError) as error:  # safetensors wraps a full disk in an error of its own
-        _warn_once(path.parent, str(error))
+        warn_once(path.parent, str(error))
 
 
 def _make_room(folder: Path, left: int) -> None:
     """Delete entries, the least recently used first, until they take at most `left` bytes."""
-    for part in folder.glob(f".{ENTRIES}.*{PART}"):
-        with suppress(OSError):
-            if time.time() - part.stat().st_mtime > DAY:  # left behind by a killed process
-                part.unlink()
     entries = sorted((entry.stat().st_mtime, entry.stat().st_size, entry) for entry in folder.glob(ENTRIES))
     total = sum(size for _, size, _ in entries)
     for _, size, entry in entries:
@@ -118,7 +113,8 @@ def _make_room(folder: Path, left: int) -> None:
 
 
 @cache
-def _warn_once(folder: Path, reason: str) -> None:
+def warn_once(folder: Path, reason: str) -> None:
+    """Say once for each folder that nothing is kept in it."""
     warnings.warn(
         f"Decoded data is not kept, so it is decoded anew each time: {reason} (cache folder {folder}). "
         "Set UNDERTOW_CACHE to a folder that you may write to.",

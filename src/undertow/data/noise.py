@@ -115,7 +115,7 @@ class LabelNoise:
         chance, choice = torch.rand(2, len(samples), generator=source, dtype=torch.float64).to(
             samples.y.device
         )
-        redrawn = _draw_from_rows(self._redraw(classes).to(samples.y.device), samples.y, choice)
+        redrawn = draw_from_rows(self._redraw(classes).to(samples.y.device), samples.y, choice)
         return samples.relabelled(torch.where(chance < self.p, redrawn, samples.y))
 
     def transition(self, classes: int) -> Tensor:
@@ -268,7 +268,7 @@ def _checked_matrix(matrix: Sequence[Sequence[float]]) -> tuple[tuple[float, ...
     return rows
 
 
-def _draw_from_rows(rows: Tensor, y: Tensor, choice: Tensor) -> Tensor:
+def draw_from_rows(rows: Tensor, y: Tensor, choice: Tensor) -> Tensor:
     """For each label a draw from its row of `rows` (C, C), made by `choice` (N,) in [0, 1)."""
     drawn = torch.empty_like(y)
     for one, bounds in enumerate(_bounds(rows)):  # a loop over classes: (N, C) would not fit for large sets

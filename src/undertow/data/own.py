@@ -112,6 +112,12 @@ def read_pair(source: Any, where: str) -> tuple[Any, Any]:
     return _read_dataset(cast("Dataset[Any]", source), where) if isinstance(source, Dataset) else source
 
 
+def read_samples(x: Any, y: Any, true: Any = None, *, where: str) -> Samples:
+    """Inputs with given and, where known, true labels."""
+    found = _samples(x, y, where)
+    return found if true is None else _with_true(found, as_array(true), f"{where}, true labels")
+
+
 def _split(source: Any, where: str) -> Samples:
     return source if isinstance(source, Samples) else _samples(*read_pair(source, where), where)
 

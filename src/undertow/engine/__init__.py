@@ -9,9 +9,10 @@ run_tasks(tasks, Store("s3://bucket/tasks"), workspace=out, engine=Engine("ray",
 
 from __future__ import annotations
 
-from undertow.engine.engines import ENGINES, Engine, run_local, run_tasks
+from undertow.crew.engine import ENGINES, Engine
+from undertow.engine.engines import run_local, run_tasks
 from undertow.engine.store import Store
-from undertow.engine.study_runner import check_studies, run_study
+from undertow.engine.study_runner import check_studies, minutes_left, run_study
 from undertow.engine.sweep import SweepProgress
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Store",
     "SweepProgress",
     "check_studies",
+    "minutes_left",
     "run_local",
     "run_study",
     "run_tasks",

@@ -9,21 +9,20 @@ they train in it, else in their own cache: a run that is not there is trained ag
 
 from __future__ import annotations
 
-import secrets
 import socket
 from collections import deque
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from undertow._version import __version__
-from undertow.engine.ray_connection import connected, load_ray
+from undertow.crew.nodes import Needs, check_needs, mark_of, marked
+from undertow.crew.ray_connection import connected, load_ray
 from undertow.engine.store import Store, failure_words
 from undertow.engine.sweep import Answers, TaskAnswer, Watch, attempt, sweep
 from undertow.errors import RunProblem
-from undertow.sizes import show_size
 from undertow.studies.task import Task
 
 RETRIES = 3
@@ -31,24 +30,6 @@ RETRIES = 3
 
 AT_ONCE = 500
 """Tasks handed to Ray and not yet answered; the rest waits here, however many there are."""
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What one task takes of a node."""
-
-    cpus: float = 1
-    gpus: float = 0
-    memory: int | None = None
-
-    def fit(self, there: dict[str, float]) -> bool:
-        """Whether a node with these resources could ever run the task."""
-        wanted = {"CPU": self.cpus, "GPU": self.gpus, "memory": self.memory or 0}
-        return all(there.get(name, 0) >= amount for name, amount in wanted.items())
-
-    def __str__(self) -> str:
-        memory = f" and {show_size(self.memory)}" if self.memory else ""
-        return f"{self.cpus:g} CPU, {self.gpus:g} GPU{memory}"
 
 
 @dataclass(frozen=True)
@@ -85,41 +66,12 @@ def run_on_cluster(
     wanted = needs or Needs()
 
     def run(todo: list[Task]) -> Answers:
-        with connected(address), _marked(workspace) as token:
-            _check_needs(wanted)
+        with connected(address), marked(workspace) as token:
+            check_needs(wanted)
             caller = Caller(__version__, str(workspace.resolve()), token, max(1, int(wanted.cpus)))
             yield from _on_cluster(todo, caller, wanted, at_once)
 
     return sweep(tasks, store, run, watch)
-
-
-def _check_needs(needs: Needs) -> None:
-    """Refuse what no node can give: Ray would wait for such a node for ever."""
-    there: list[dict[str, float]] = [node["Resources"] for node in load_ray().nodes() if node["Alive"]]
-    if not any(needs.fit(one) for one in there):
-        largest = max(there, key=lambda one: (one.get("GPU", 0), one.get("CPU", 0)), default={})
-        most = Needs(largest.get("CPU", 0), largest.get("GPU", 0), int(largest.get("memory", 0)))
-        raise RunProblem(
-            f"No Ray node is large enough: a task needs {needs}, the largest node has {most}. "
-            "Ask for less or add a node."
-        )
-
-
-@contextmanager
-def _marked(workspace: Path) -> Generator[str]:
-    """A secret in the workspace, by which a node can tell that it sees the same folder."""
-    token = secrets.token_hex(8)
-    mark = _mark(workspace, token)
-    workspace.mkdir(parents=True, exist_ok=True)
-    mark.touch()
-    try:
-        yield token
-    finally:
-        mark.unlink(missing_ok=True)
-
-
-def _mark(workspace: Path, token: str) -> Path:
-    return workspace / f".shared-{token}"
 
 
 def _on_cluster(todo: list[Task], caller: Caller, needs: Needs, at_once: int) -> Answers:
@@ -168,7 +120,7 @@ def attempt_there(task: Task, caller: Caller) -> TaskAnswer:
     if caller.version != __version__:
         node = f"node {socket.gethostname()} has undertow {__version__}"
         return TaskAnswer([], 0.0, f"{node}, the caller {caller.version}. Install the same on all nodes.")
-    from undertow.engine.limits import use_threads
+    from undertow.crew.limits import use_threads
 
     use_threads(caller.threads)
     return attempt(task, _workspace(caller))
@@ -177,7 +129,7 @@ def attempt_there(task: Task, caller: Caller) -> TaskAnswer:
 def _workspace(caller: Caller) -> Path:
     """The caller's folder if this node sees the same one, else a folder of this machine."""
     folder = Path(caller.workspace)
-    if _mark(folder, caller.token).exists():
+    if mark_of(folder, caller.token).exists():
         return folder
     from undertow.data.cache import cache_folder
 

@@ -22,7 +22,7 @@ from functools import partial
 from multiprocessing import connection, get_context
 from pathlib import Path
 
-from undertow.engine.limits import limit_memory, ran_out, share_of_threads, use_threads
+from undertow.crew.limits import limit_memory, ran_out, share_of_threads, use_threads
 from undertow.engine.store import failure_words
 from undertow.engine.sweep import Answers, TaskAnswer, attempt
 from undertow.errors import RunProblem

@@ -12,7 +12,6 @@ Both kinds of place write a file whole or not at all, so that a reader never see
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -22,7 +21,8 @@ from typing import Any
 
 from undertow._version import __version__
 from undertow.errors import BadValue, RunProblem
-from undertow.files import PART, aside
+from undertow.files import aside, is_unfinished
+from undertow.stored.door import decode
 
 FILE = "file://"
 
@@ -41,7 +41,7 @@ class Folder:
         """The files directly in the folder; unfinished ones are passed over."""
         if not self.path.is_dir():
             return set()
-        return {one.name for one in self.path.iterdir() if not one.name.endswith(PART)}
+        return {one.name for one in self.path.iterdir() if not is_unfinished(one)}
 
     def read(self, name: str) -> bytes:
         """The whole file."""
@@ -170,8 +170,9 @@ def refuse_other_version(out: Path | str, name: str) -> None:
     if not place.exists("study.json"):
         return
     try:
-        made_by = json.loads(place.read("study.json"))["undertow"]
-    except (ValueError, KeyError, TypeError):
+        found = decode(place.read("study.json"), f"{out}/{name}/study.json")
+        made_by = found.get("undertow") if isinstance(found, dict) else None  # pyright: ignore
+    except RunProblem:
         made_by = None
     if made_by != __version__:
         whose = f"of undertow {made_by}" if made_by else "that cannot be read"

@@ -17,23 +17,27 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from undertow._version import __version__
 from undertow.engine.result_place import ResultPlace, open_place
 from undertow.errors import UndertowError
-from undertow.studies.outcome import read_own
+from undertow.stored.documents import FailureDocument, StoreDocument
+from undertow.stored.door import check_document, document_text
+from undertow.stored.tables import TableSchema, read_table, table_bytes
 from undertow.studies.task import Rows, Task
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
-FORMAT = 1
+FORMAT = StoreDocument.newest
 """Raised when an older undertow could no longer read the answers."""
 
 MARK = "store.json"
+AGAIN = "Delete it: its task is run again."
+ANSWERS = TableSchema("answers", {"value": "number"}, others="any", again=AGAIN)
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,10 @@ class Store:
         """Mark the place as ours; refuse one that a later undertow made in another form."""
         if not self.place.exists(MARK):
             mark = {"format": FORMAT, "undertow": __version__}
-            self.place.write(MARK, f"{json.dumps(mark)}\n".encode())
+            self.place.write(MARK, document_text(mark).encode())
             return
-        read_own(self.place.read(MARK), f"{self.folder}/{MARK}", FORMAT)
+        other = "Choose another --out."
+        check_document(self.place.read(MARK), f"{self.folder}/{MARK}", StoreDocument, next_step=other)
 
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
         """The tasks that are not done, each once; one listing, however many there are."""
@@ -73,46 +78,55 @@ class Store:
         """Store the answer; the task itself and its seconds lie inside the file."""
         import pandas as pd
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         # Through pandas: rows need not have the same columns, and pyarrow alone would take the first one's.
         table = pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False)
         about = {"task": json.dumps(task.to_dict()), "seconds": f"{seconds:.3f}", "rows": str(len(rows))}
-        content = BytesIO()
-        pq.write_table(table.replace_schema_metadata(about), content)
-        self.place.write(_answer(task), content.getvalue())
+        self.place.write(_answer(task), table_bytes(table.replace_schema_metadata(about)))
         self.place.remove(_error(task))
 
     def fail(self, task: Task, error: str) -> None:
         """Keep the words of a failure."""
-        said = json.dumps({"error": error, "task": task.to_dict()}, indent=2)
-        self.place.write(_error(task), f"{said}\n".encode())
+        self.place.write(_error(task), document_text({"error": error, "task": task.to_dict()}).encode())
 
     def failure(self, task: Task) -> str | None:
         """What went wrong the last time, if it did and was not mended since."""
         name = _error(task)
-        return json.loads(self.place.read(name))["error"] if self.place.exists(name) else None
+        if not self.place.exists(name):
+            return None
+        told = check_document(
+            self.place.read(name), f"{self.folder}/{name}", FailureDocument, next_step=AGAIN
+        )
+        return str(told["error"])
 
     def seconds(self, tasks: Iterable[Task]) -> float:
         """How long the finished ones of these tasks took, added up."""
-        import pyarrow.parquet as pq
-
-        about = [pq.read_schema(content).metadata for content in self._answers(tasks)]
-        return sum(float(one[b"seconds"]) for one in about)
+        return sum(_seconds(part) for part in self._answers(tasks))
 
     def rows(self, tasks: Iterable[Task]) -> pd.DataFrame:
         """The rows of the finished ones of these tasks, in their order."""
         import pandas as pd
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
-        parts = [pq.read_table(content) for content in self._answers(tasks)]
-        full = [part for part in parts if part.num_columns]
+        full = [part for part in self._answers(tasks) if part.num_columns]
         return pa.concat_tables(full, promote_options="permissive").to_pandas() if full else pd.DataFrame()
 
-    def _answers(self, tasks: Iterable[Task]) -> list[BytesIO]:
+    def _answers(self, tasks: Iterable[Task]) -> list[pa.Table]:
         there = self.place.names()
-        return [BytesIO(self.place.read(_answer(task))) for task in tasks if _answer(task) in there]
+        names = [_answer(task) for task in tasks]
+        return [
+            read_table(f"{self.folder}/{name}", ANSWERS, content=self.place.read(name))
+            for name in names
+            if name in there
+        ]
+
+
+def _seconds(part: pa.Table) -> float:
+    told = (part.schema.metadata or {}).get(b"seconds", b"0")
+    try:
+        return float(told)
+    except ValueError:
+        return 0.0
 
 
 def _answer(task: Task) -> str:

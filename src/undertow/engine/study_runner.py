@@ -27,7 +27,7 @@ def run_study(
     study: str | Study,
     scale: Scale | str = "laptop",
     *,
-    seeds: int | range = 1,
+    seeds: int | range | None = None,
     out: Path | str = "studies",
     engine: str = "local",
     workers: int = 1,
@@ -36,13 +36,14 @@ def run_study(
     cpus: float | None = None,
     gpus: float | None = None,
     progress: Watch | None = None,
+    finished_only: bool = False,
 ) -> StudyOutcome:
     """Train and measure what a study declares, set it against its paper, and write it into OUT/NAME/SCALE.
 
     Args:
         study: a study or its name, such as "richness/target-scale"; `undertow.studies.STUDIES` has all names.
         scale: smoke (seconds), laptop (minutes) or paper (a GPU).
-        seeds: so many from 0 on, or a range of them.
+        seeds: so many from 0 on, or a range of them; the study's own number when not given (one for smoke).
         out: a folder, or a URL such as s3://bucket/studies. Finished tasks in it are not run again.
         engine: local (this machine) or ray (a cluster).
         workers: tasks at once. 1 is this process; 0 takes one for each core, or all that a cluster has.
@@ -52,6 +53,7 @@ def run_study(
         cpus: for one task on Ray.
         gpus: for one task on Ray; 0.25 lets four share one.
         progress: called after each task with its label, how many are done, its seconds and its error.
+        finished_only: train nothing; judge the tasks that are done in `out`, and say how many are not.
 
     Returns:
         The outcome: rows, comparison with the paper, verdicts on its claims. A task that failed stops no other;
@@ -63,15 +65,17 @@ def run_study(
     """
     recipe = find_study(study) if isinstance(study, str) else study
     means = Engine(engine, workers=workers, memory=memory, address=address, cpus=cpus, gpus=gpus)
-    check_studies([recipe], scale, seeds, out)
+    if not finished_only:
+        check_studies([recipe], scale, seeds, out)
     began, store = time.monotonic(), Store.under(out)
-    tasks = recipe.at(scale).tasks(seeds)
-    failed = run_tasks(tasks, store, workspace=work_folder(out), engine=means, watch=progress)
-    numbers = seeds if isinstance(seeds, range) else range(seeds)
+    numbers = recipe.seeds_at(scale, seeds)
+    tasks = recipe.at(scale).tasks(numbers)
+    waiting = [] if finished_only else tasks
+    failed = run_tasks(waiting, store, workspace=work_folder(out), engine=means, watch=progress)
     facts = {
         "seeds": len(numbers), "first_seed": numbers.start, "task_seconds": round(store.seconds(tasks), 1),
         "changes": recipe.differences(scale), "wall_seconds": round(time.monotonic() - began, 1),
-        "failures": list(failed.values()),
+        "failures": list(failed.values()), "unfinished": len(store.missing(tasks)) - len(failed),
     }  # fmt: skip
     outcome = StudyOutcome.of(recipe, scale, store.rows(tasks), facts)
     with results_folder(out, f"{recipe.name}/{scale}") as folder:
@@ -82,13 +86,32 @@ def run_study(
 
 
 def check_studies(
-    studies: Sequence[Study], scale: Scale | str, seeds: int | range, out: Path | str
+    studies: Sequence[Study], scale: Scale | str, seeds: int | range | None, out: Path | str
 ) -> list[Study]:
     """Find before any training what would stop it; returns the studies that are not finished in `out`."""
     for study in studies:
         study.change(scale)  # knows the scale
         refuse_other_version(out, f"{study.name}/{scale}")
     store = Store.under(out)
-    unfinished = [study for study in studies if store.missing(study.at(scale).tasks(seeds))]
+    unfinished = [
+        study for study in studies if store.missing(study.at(scale).tasks(study.seeds_at(scale, seeds)))
+    ]
     check_data(study.at(scale) for study in unfinished)  # one that is finished needs no data
     return unfinished
+
+
+def minutes_left(
+    studies: Sequence[Study], scale: Scale | str, seeds: int | range | None, out: Path | str
+) -> tuple[float, list[str]]:
+    """What is not finished in `out`, in minutes on two cores, and the studies whose cost nobody has measured.
+
+    A network that several studies share counts once, where the recipes' minutes count it.
+    """
+    store, left, unknown = Store.under(out), 0.0, list[str]()
+    for study in studies:
+        tasks = study.at(scale).tasks(study.seeds_at(scale, seeds))
+        missing, minutes = len(store.missing(tasks)), study.change(scale).minutes
+        if missing and minutes is None:
+            unknown.append(study.name)
+        left += (minutes or 0.0) * missing / len(study.at(scale).cases)
+    return left, unknown

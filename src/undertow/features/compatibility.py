@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from undertow.data.entries import shown, trial_rows
+from undertow.data.streamed import SampleStream
 from undertow.errors import BadData, UndertowError, unknown
 from undertow.features.layers import INPUT, unwrap
 from undertow.features.stream import stream_features
@@ -49,6 +50,7 @@ def check_fit(
 
 def _few(x: Inputs) -> Inputs:
     """A few samples; options that are no tensors stay as they are."""
+    x = x.few if isinstance(x, SampleStream) else x
     if isinstance(x, Tensor):
         return trial_rows(x)
     if isinstance(x, Mapping):

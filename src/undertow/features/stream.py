@@ -9,12 +9,13 @@ stream that is left half read leaves nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from undertow.data.streamed import SampleStream
 from undertow.errors import BadData, BadValue
 from undertow.features.tap import ConvRule, Inputs, Tap, TokenRule, device_of, main_tensor, to_device
 
@@ -38,6 +39,7 @@ def stream_features(
     call: Literal["last"] | int = "last",
     conv: ConvRule = "flatten",
     tokens: TokenRule = "mean",
+    within: slice | None = None,
 ) -> Generator[Batch]:
     """Outputs and features of `x` in order, one batch at a time.
 
@@ -53,15 +55,15 @@ def stream_features(
         call: see `Tap`.
         conv: see `Tap`.
         tokens: see `Tap`.
+        within: only these samples, from one number to another.
     """
     if batch_size < 1:
         raise BadValue("batch_size", "1 or more", batch_size)
-    if prepare is not None and not isinstance(x, Tensor):
+    if prepare is not None and not isinstance(x, Tensor | SampleStream):
         raise BadValue("prepare", "samples in one tensor", type(x).__name__, "Prepare the parts beforehand.")
     tap, count = Tap(model, layers, call=call, conv=conv, tokens=tokens), count_samples(x)
-    for start in range(0, count, batch_size):
-        rows = slice(start, min(start + batch_size, count))
-        batch = to_device(rows_of(x, rows), device_of(tap.model))
+    for rows, part in _batches(x, within or slice(0, count), batch_size):
+        batch = to_device(part, device_of(tap.model))
         if prepare is not None and isinstance(batch, Tensor):
             batch = prepare(batch)
         with tap:
@@ -72,9 +74,23 @@ def stream_features(
         yield Batch(rows, outputs, features)
 
 
+def _batches(x: Inputs, within: slice, size: int) -> Iterator[tuple[slice, Inputs]]:
+    """The samples from one number to another, some at a time."""
+    if isinstance(x, SampleStream):
+        at = within.start
+        for part in x.batches(size, within):
+            stop = at + count_samples(part)
+            yield slice(at, stop), part
+            at = stop
+        return
+    for start in range(within.start, within.stop, size):
+        rows = slice(start, min(start + size, within.stop))
+        yield rows, rows_of(x, rows)
+
+
 def count_samples(x: Inputs) -> int:
     """How many samples `x` holds; its tensors must agree."""
-    if isinstance(x, Tensor):
+    if isinstance(x, Tensor | SampleStream):
         counts = {len(x)}
     else:
         parts = x.values() if isinstance(x, Mapping) else x
@@ -93,6 +109,8 @@ def count_samples(x: Inputs) -> int:
 
 def rows_of(x: Inputs, rows: slice) -> Inputs:
     """Some samples of the inputs; what is no tensor stays as it is."""
+    if isinstance(x, SampleStream):
+        return x.take(torch.arange(*rows.indices(len(x))))
     if isinstance(x, Tensor):
         return x[rows]
     if isinstance(x, Mapping):

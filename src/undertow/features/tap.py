@@ -33,11 +33,12 @@ from typing import Any, Literal, Self, TypeAlias, cast, get_args
 import torch
 from torch import Tensor, nn
 
+from undertow.data.streamed import SampleStream
 from undertow.errors import BadData, BadValue, unknown
 from undertow.features.layers import INPUT, named_layers, resolve_layers, unwrap
 
-Inputs: TypeAlias = Tensor | Mapping[str, Any] | tuple[Any, ...] | list[Any]
-"""What a model is called with: one tensor, keyword arguments or positional arguments."""
+Inputs: TypeAlias = Tensor | Mapping[str, Any] | tuple[Any, ...] | list[Any] | SampleStream
+"""What a model is called with: one tensor, keyword arguments or positional arguments; or a stream of such."""
 
 ConvRule = Literal["flatten", "mean", "max"]
 TokenRule = Literal["mean", "first", "last", "flatten"]

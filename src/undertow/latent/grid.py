@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadValue
-from undertow.files import aside
 from undertow.latent.probes_gauge import ProbesAt, ProbesGauge, label_sets
 from undertow.latent.settings import GridConfig
 from undertow.rows import OUTPUT, Row, frame
@@ -33,7 +32,8 @@ from undertow.session.answers import AnswersAt, AnswersGauge
 from undertow.session.progress import Progress
 from undertow.session.samples import TEST, TRAIN
 from undertow.session.session import FRESH, Session, session_of
-from undertow.training.run import Run
+from undertow.stored.tables import write_table
+from undertow.training.run import Opened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +116,7 @@ def _reads_classes(session: Session) -> bool:
 
 
 def probe_grid(
-    run: Run | Session,
+    run: Opened | Session,
     train: Any = None,
     test: Any = None,
     *,
@@ -147,7 +147,7 @@ def probe_grid(
     try:
         session.visit(
             [AnswersGauge(session.samples), *gauges], numbers,
-            lambda at: session.progress.step(f"{session.run.unit} {at}", 1 / len(numbers)),
+            lambda at: session.progress.step(session.run.at_words(at), 1 / len(numbers)),
         )  # fmt: skip
     finally:
         session.progress.close()
@@ -155,8 +155,7 @@ def probe_grid(
         if one.name in session.refused:
             raise session.refused[one.name]
     table = frame(read_grid(session, gauges, [at for at in numbers if at not in session.broken]).rows())
-    with aside(session.out / TABLE) as part:
-        table.to_parquet(part, index=False)
+    write_table(session.out / TABLE, table)
     return table
 
 

@@ -29,6 +29,7 @@ from sklearn.utils import Tags
 from torch import Tensor
 
 from undertow.errors import BadValue
+from undertow.features.sketch import ClassSketches
 from undertow.features.wide import Rows
 from undertow.latent.arrays import (
     Array,
@@ -89,6 +90,21 @@ class MASC(MomentsProbe):
             found = [of_stored(part, thin=thin, **self._wanted()) for part in rows]
             self._keep(self._joined(found), like=found[0].basis)
         return self
+
+    def fit_sketches(self, seen: ClassSketches, counts: Tensor) -> Self:
+        """Learn from sketches of the classes: as many directions as they show for certain, at most their size."""
+        self._check_settings()
+        self._start(seen.dim, counts, None)
+        self._keep(self._joined([self._of_sketch(seen, c) for c in range(seen.classes)]), like=counts)
+        return self
+
+    def _of_sketch(self, seen: ClassSketches, c: int) -> Subspace:
+        values, basis = seen.directions(c)
+        whole = max(float(seen.squares[c]), 1e-300)
+        shares = values.cumsum(0) / whole
+        enough = int((shares <= self.variance).sum()) + 1 if self.components is None else self.components
+        kept = min(enough, len(values))
+        return Subspace(basis[:, :kept].float(), float(shares[kept - 1]) if kept else 0.0)
 
     def fit_and_answer(self, X: Tensor, label_sets: Sequence[Tensor]) -> list[tuple[Self, Tensor]]:
         """`fit_each`, and what each probe predicts for `X` itself, from one matrix (N, N) of inner products.

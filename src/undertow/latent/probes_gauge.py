@@ -10,22 +10,21 @@ features do not fit into the memory goes by moments or files; what cannot be fit
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from undertow.data.samples import Samples
-from undertow.errors import BadValue
 from undertow.features.budget import choose_route
 from undertow.features.layers import INPUT
 from undertow.features.stream import Batch
 from undertow.latent.layer import PROBES, Answers, Key, Outcome, answer_layer, fit_and_answer
-from undertow.latent.masc import MASC
-from undertow.latent.probe import Probe
+from undertow.latent.probe_cells import Dimensions as Dimensions
+from undertow.latent.probe_cells import ProbeCell, ProbesAt, dimensions_of
+from undertow.latent.probe_cells import label_sets as label_sets
+from undertow.latent.probes_streamed import begin_probes
 from undertow.latent.sources import Moving, room_for_fits
-from undertow.rows import Row, share_row
+from undertow.session.adding import Round
 from undertow.session.answers import Accuracy
 from undertow.session.gauge import Gauge, Needs
 from undertow.session.samples import TEST, TRAIN
@@ -34,63 +33,8 @@ from undertow.session.sight import Sight
 from undertow.session.splits import Split
 from undertow.shares import Share
 from undertow.sizes import parse_size
-from undertow.training.seeds import stream as random_stream
 
 NO_INPUT = "the inputs are tokens: their numbers are names, not features that a probe could read"
-
-
-@dataclass(frozen=True)
-class Dimensions:
-    """Of MASC's subspaces, over the classes."""
-
-    mean: float
-    least: float
-    most: float
-    classes: int
-
-
-@dataclass(frozen=True)
-class ProbeCell:
-    """One fitted probe, or why there is none."""
-
-    probe: str
-    fit: str
-    judged: tuple[Accuracy, ...] = ()
-    dimensions: Dimensions | None = None
-    reason: str = ""
-
-    def share(self, split: str, labels: str | None) -> Share | None:
-        """The share of right answers."""
-        return next((one.share for one in self.judged if (one.split, one.labels) == (split, labels)), None)
-
-    def rows(self, at: int, layer: str, test_labels: str) -> Iterator[Row]:
-        """As tidy rows of lens latent."""
-        where: dict[str, Any] = {"probe": self.probe, "fit": self.fit}
-        if self.reason:
-            yield Row(
-                "latent", "accuracy", at, layer, None, split=TEST, labels=test_labels, note=self.reason, **where
-            )  # fmt: skip
-        if self.dimensions is not None:
-            own = self.dimensions
-            yield Row(
-                "latent", "dimension", at, layer, own.mean, low=own.least, high=own.most, n=own.classes, split=TRAIN,
-                note="low, high: over classes", **where,
-            )  # fmt: skip
-        for one in self.judged:
-            yield share_row(
-                one.share, "latent", "accuracy", at, layer, split=one.split, labels=one.labels, **where
-            )
-
-
-@dataclass(frozen=True)
-class ProbesAt:
-    """The cells of a layer."""
-
-    cells: tuple[ProbeCell, ...]
-
-    def find(self, probe: str, fit: str) -> ProbeCell | None:
-        """The cell of a probe that was fitted with these labels."""
-        return next((one for one in self.cells if (one.probe, one.fit) == (probe, fit)), None)
 
 
 class ProbesGauge(Gauge[ProbesAt]):
@@ -127,6 +71,12 @@ class ProbesGauge(Gauge[ProbesAt]):
         there = {(one.probe, one.fit) for one in kept.cells if one.judged} if kept else set()
         wanted = {fit: [name for name in self.probes if (name, fit) not in there] for fit in self._labels}
         return {fit: names for fit, names in wanted.items() if names}
+
+    def begin(self, sight: Sight) -> Round | None:
+        """Fitted from sums and moments in one round, judged in another."""
+        if self.layer == INPUT and sight.session.tokens_by_name:
+            return None
+        return begin_probes(sight.session, self.layer, self.probes, tuple(self._labels))
 
     def measure(self, sight: Sight, kept: ProbesAt | None) -> ProbesAt:
         """Fit what is missing, and judge it on both splits."""
@@ -180,7 +130,7 @@ def _cells(
             yield ProbeCell(name, fit, reason=outcome)
             continue
         answers = {split: said[split][fit, name] for split in (TEST, TRAIN)}
-        yield ProbeCell(name, fit, tuple(_judged(sight.session, answers)), _dimensions(outcome))
+        yield ProbeCell(name, fit, tuple(_judged(sight.session, answers)), dimensions_of(outcome))
 
 
 def _judged(session: Session, answers: Mapping[str, Tensor]) -> Iterator[Accuracy]:
@@ -188,24 +138,3 @@ def _judged(session: Session, answers: Mapping[str, Tensor]) -> Iterator[Accurac
     for name, own in answers.items():
         for which, labels in session.samples.split(name).label_sets().items():
             yield Accuracy(name, which, Share(int((own.cpu() == labels).sum()), len(labels)))
-
-
-def _dimensions(probe: Probe) -> Dimensions | None:
-    if not isinstance(probe, MASC):
-        return None
-    sizes = torch.as_tensor(probe.dimensions_).double()
-    return Dimensions(float(sizes.mean()), float(sizes.min()), float(sizes.max()), len(sizes))
-
-
-def label_sets(session: Session, fits: Sequence[str]) -> dict[str, Tensor]:
-    """Labels to fit with by name; true ones are left out where they are unknown or no different."""
-    train, seed = session.samples.split(TRAIN), session.config.seed
-    sets = {"given": train.y}
-    if train.true is not None and not torch.equal(train.true, train.y):
-        sets["true"] = train.true
-    order = torch.randperm(len(train), generator=random_stream(seed, "shuffled labels"))
-    sets["shuffled"] = train.y[order]
-    chosen = {name: labels for name, labels in sets.items() if name in fits}
-    if not chosen:
-        raise BadValue("fits", "given or shuffled, as true labels are unknown or no different here", fits)
-    return chosen

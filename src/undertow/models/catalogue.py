@@ -175,6 +175,7 @@ _RESNET_CIFAR = (_width(16),)
 _VGG = (
     _width(64, "channels of the first stage; all others and the fully connected layers follow"),
     _dropout(0.5, "after each fully connected layer"),
+    Option("pad", 0, "pixels of 0 round the image; 2 makes 32x32 of 28x28"),
 )
 
 MODELS: Mapping[str, Model] = {

@@ -1,10 +1,10 @@
 """VGG-16 for 32x32 images, with and without batch norm.
 
-    vgg16(Ends("vgg16", (3, 32, 32), 100), width=64, dropout=0.5, norm=False)
+    vgg16(Ends("vgg16", (3, 32, 32), 100), width=64, dropout=0.5, pad=0, norm=False)
 
 Blocks: block1, ..., block5 (each ends with its pool), flatten, fc1, fc2, head. At 32x32 the
 convolutions end in 1x1 maps, so the first fully connected layer reads 512 features, not the
-7 x 7 x 512 of large images.
+7 x 7 x 512 of large images. Smaller images are padded: `pad=2` makes 32x32 of MNIST's 28x28.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from undertow.models.network import Ends, Network, block, drop
 _STAGES = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))  # width over the first width, convolutions
 
 
-def vgg16(ends: Ends, width: int, dropout: float, norm: bool) -> Network:
+def vgg16(ends: Ends, width: int, dropout: float, pad: int, norm: bool) -> Network:
     """Thirteen convolutions in five blocks and two hidden fully connected layers."""
-    inner, height, breadth = ends.image(least=32)
+    inner, *sides = ends.image(least=max(1, 32 - 2 * pad))
+    height, breadth = (side + 2 * pad for side in sides)
     convolutions: dict[str, nn.Module] = {}
     for stage, (factor, count) in enumerate(_STAGES, start=1):
         convolutions[f"block{stage}"] = _stage(inner, factor * width, count, norm)
         inner = factor * width
     flat, units = inner * (height // 32) * (breadth // 32), 64 * width
-    blocks = {
+    blocks: dict[str, nn.Module] = {
+        **({"pad": nn.ZeroPad2d(pad)} if pad else {}),
         **convolutions,
         "flatten": nn.Flatten(),
         "fc1": block(linear=nn.Linear(flat, units), relu=nn.ReLU(), dropout=drop(dropout)),

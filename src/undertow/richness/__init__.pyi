@@ -6,11 +6,16 @@ from .collapse import neural_collapse as neural_collapse
 from .dimension import effective_dimension as effective_dimension
 from .eigenfunctions import Spectrum as Spectrum
 from .eigenfunctions import feature_spectrum as feature_spectrum
+from .first_function import constant_share as constant_share
 from .head_richness import HeadRichness as HeadRichness
 from .head_richness import Measured as Measured
 from .head_richness import head_richness as head_richness
 from .intervals import DLRInterval as DLRInterval
 from .intervals import d_lr_interval as d_lr_interval
+from .learnability import Learnability as Learnability
+from .learnability import generalisation_loss as generalisation_loss
+from .learnability import gradient_flow as gradient_flow
+from .learnability import learnability as learnability
 from .measure import measure_richness as measure_richness
 from .run_richness import RichnessResult as RichnessResult
 from .run_richness import measure_run as measure_run

@@ -12,7 +12,7 @@ nc3, nc4; and of some checkpoints the spectrum: quality, utilisation, intensity 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,21 @@ from torch import Tensor
 
 from undertow.errors import BadData
 from undertow.features.head import layer_called
+from undertow.features.stream import Batch
 from undertow.richness.eigenfunctions import feature_spectrum
-from undertow.richness.head_richness import COLLAPSE, MEASURES, HeadRichness, Measured, head_richness
+from undertow.richness.head_richness import (
+    COLLAPSE,
+    MEASURES,
+    HeadRichness,
+    Measured,
+    collapse_measures,
+    head_richness,
+    kernel_richness,
+)
+from undertow.richness.similarity import squared_parameter_norm
+from undertow.richness.streaming import DLR, NeuralCollapse
 from undertow.rows import OUTPUT, Row
+from undertow.session.adding import Round
 from undertow.session.checkpoints import thinned
 from undertow.session.gauge import Gauge, Needs
 from undertow.session.progress import Progress
@@ -33,7 +45,7 @@ from undertow.session.session import Session, session_of
 from undertow.session.settings import SessionConfig
 from undertow.session.sight import Sight
 from undertow.sizes import parse_size
-from undertow.training.run import Run
+from undertow.training.run import Opened
 
 SPECTRA = 5
 """At most so many checkpoints have a spectrum."""
@@ -117,6 +129,25 @@ class RichnessGauge(Gauge[RichnessAt]):
         start = session.initial
         return (session.config.memory, None if start is None else session.mark(start))
 
+    def begin(self, sight: Sight) -> Round | None:
+        """D_LR and collapse add up; the interval, nc4 and what entered the head before training do not."""
+        head = sight.head
+        if head is None:
+            return None
+        session, split = sight.session, sight.session.samples.split(TEST)
+        classes = len(session.samples.classes)
+        sizes = None if split.labels is None else split.labels.bincount(minlength=classes)
+        model = squared_parameter_norm(sight.model)
+        weight = layer_called(sight.model, head.name).get_parameter("weight").detach().cpu()
+
+        def found(seen: RichnessTally) -> RichnessAt:
+            asked = tuple(
+                name for name in MEASURES if name != START and (sizes is not None or name not in COLLAPSE)
+            )
+            return RichnessAt(head.name, seen.dlr.count, seen.found(model, weight, classes), asked=asked)
+
+        return Round(self.needs(), RichnessTally(classes, sizes), found)
+
     def measure(self, sight: Sight, kept: RichnessAt | None) -> RichnessAt:
         """From one kernel of the features."""
         session = sight.session
@@ -147,6 +178,36 @@ class RichnessGauge(Gauge[RichnessAt]):
         if self._initial is None:
             self._initial = entering_at(session, session.initial)
         return self._initial
+
+
+class RichnessTally:
+    """D_LR and neural collapse of what entered the head so far."""
+
+    def __init__(self, classes: int, sizes: Tensor | None) -> None:
+        self.dlr = DLR(precise=False)
+        told = sizes if sizes is not None and bool((sizes > 0).all()) else None
+        self.collapse = None if sizes is None or classes < 2 else NeuralCollapse(classes, told, precise=False)
+
+    def take(self, session: Session, split: str, batch: Batch) -> None:
+        """Take in a batch."""
+        rows, labels = batch.features[ENTERING].cpu(), session.samples.split(split).labels
+        self.dlr.update(rows, batch.outputs.cpu())
+        if self.collapse is not None and labels is not None:
+            self.collapse.update(rows, labels[batch.rows])
+
+    def merge(self, other: RichnessTally) -> None:
+        """Take in the samples that come next."""
+        self.dlr.merge(other.dlr)
+        if self.collapse is not None and other.collapse is not None:
+            self.collapse.merge(other.collapse)
+
+    def found(self, model: float, weight: Tensor, classes: int) -> HeadRichness:
+        """All measures that follow."""
+        kernel, seen = self.dlr.kernel(), self.collapse
+        rich = kernel_richness(kernel, model)
+        if seen is None:
+            return rich
+        return replace(rich, **collapse_measures(seen.compute, weight, (classes, len(kernel.mean))))
 
 
 def entering_at(session: Session, at: int) -> Tensor | None:
@@ -223,7 +284,7 @@ class RichnessLens:
 
 
 def measure_run(
-    run: Run | Session,
+    run: Opened | Session,
     train: Any = None,
     test: Any = None,
     *,

@@ -12,20 +12,26 @@ answered, how many classes it answers on the test samples: 1 is a collapsed mode
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from undertow.features.stream import Batch
 from undertow.rows import OUTPUT, Row, share_row
+from undertow.session.adding import Round
 from undertow.session.gauge import Gauge, Needs
 from undertow.session.samples import TEST, TRAIN, SessionSamples
 from undertow.session.sight import Sight
 from undertow.session.splits import Split
 from undertow.shares import Share
+
+if TYPE_CHECKING:
+    from undertow.session.session import Session
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,12 @@ class AnswersGauge(Gauge[AnswersAt]):
         """Answers to both splits, as far as there are any."""
         return dict.fromkeys(self._splits, ())
 
+    def begin(self, sight: Sight) -> Round:
+        """Hits and losses add up."""
+        return Round(
+            self.needs(), AnswersTally(), lambda seen: seen.found(sight.session.samples, self._splits)
+        )
+
     def measure(self, sight: Sight, kept: AnswersAt | None) -> AnswersAt:
         """Compare the answers with all labels that are known."""
         accuracies: list[Accuracy] = []
@@ -116,6 +128,87 @@ class AnswersGauge(Gauge[AnswersAt]):
             _memorised(sight.session.samples.train, said.get(TRAIN)),
             {name: one.to(torch.int32).numpy() for name, one in said.items()},
         )  # fmt: skip
+
+
+class AnswersTally:
+    """Answers to some samples, by their numbers, and the spread of their losses."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, list[np.ndarray]] = {}
+        self.losses: dict[tuple[str, str], Spread] = {}
+        self.kinds: dict[tuple[str, str], str] = {}
+
+    def take(self, session: Session, split: str, batch: Batch) -> None:
+        """Take in a batch."""
+        outputs = batch.outputs.reshape(len(batch.outputs), -1).cpu()
+        objective = session.objective(outputs)
+        self.said.setdefault(split, []).append(objective.predict(outputs).to(torch.int32).numpy())
+        for which, labels in session.samples.split(split).label_sets().items():
+            own, where = labels[batch.rows], (split, which)
+            seen = self.losses.get(where, Spread())
+            if objective.kind != "ce":
+                self.kinds[where] = "squared error"
+                mean = float(objective.loss(outputs.double(), own))
+                self.losses[where] = seen.merge(Spread(len(own), mean, 0.0))
+            elif int(labels.max()) < outputs.shape[1]:
+                self.kinds[where] = "cross-entropy"
+                each = functional.cross_entropy(outputs.double(), own, reduction="none")
+                self.losses[where] = seen.merge(Spread.of(each))
+
+    def merge(self, other: AnswersTally) -> None:
+        """Take in the samples that come next."""
+        for split, parts in other.said.items():
+            self.said.setdefault(split, []).extend(parts)
+        for where, seen in other.losses.items():
+            self.losses[where] = self.losses.get(where, Spread()).merge(seen)
+        self.kinds |= other.kinds
+
+    def found(self, samples: SessionSamples, splits: Sequence[str]) -> AnswersAt:
+        """What follows once all samples were seen."""
+        said = {name: np.concatenate(self.said[name]) for name in splits}
+        accuracies: list[Accuracy] = []
+        losses: list[Loss] = []
+        for name in splits:
+            for which, labels in samples.split(name).label_sets().items():
+                hits = int((said[name] == labels.numpy()).sum())
+                accuracies.append(Accuracy(name, which, Share(hits, len(labels))))
+                losses.append(self._loss(name, which))
+        first = said[splits[0]]
+        memorised = _memorised(samples.train, torch.from_numpy(said[TRAIN]) if TRAIN in said else None)
+        return AnswersAt(
+            len(np.unique(first)), len(first), tuple(accuracies), tuple(losses), memorised, said
+        )  # fmt: skip
+
+    def _loss(self, split: str, which: str) -> Loss:
+        seen, kind = self.losses.get((split, which)), self.kinds.get((split, which), "cross-entropy")
+        if seen is None:
+            return Loss(split, which, kind, None, reason="fewer outputs than classes")
+        if kind != "cross-entropy":
+            return Loss(split, which, kind, seen.mean, count=seen.count)
+        reach = 1.96 * (seen.squares / (seen.count - 1)) ** 0.5 / seen.count**0.5 if seen.count > 1 else 0.0
+        return Loss(split, which, kind, seen.mean, seen.mean - reach, seen.mean + reach, seen.count)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Count, mean and squares around it, of numbers that come in parts."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    @classmethod
+    def of(cls, numbers: Tensor) -> Spread:
+        """Of all of them at once."""
+        mean = numbers.mean()
+        return cls(len(numbers), float(mean), float((numbers - mean).square().sum()))
+
+    def merge(self, other: Spread) -> Spread:
+        """Both parts as one (Chan, Golub and LeVeque's update)."""
+        count, gap = self.count + other.count, other.mean - self.mean
+        share = other.count / max(count, 1)
+        squares = self.squares + other.squares + gap**2 * self.count * share
+        return Spread(count, self.mean + gap * share, squares)
 
 
 def _memorised(split: Split | None, said: Tensor | None) -> Share | None:

@@ -13,7 +13,7 @@ always be measured again.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -41,19 +41,26 @@ class Cache:
     """A folder of values."""
 
     folder: Path
+    behind: Path | None = None
+    """A second folder in which values are looked for, and which is left as it is."""
+    _damaged: set[Path] = field(default_factory=set[Path], repr=False)
 
     def get(self, name: str, at: int, key: str, kind: type[T]) -> T | None:
         """The value, if it is there with this key and whole."""
+        found = (self._read(path, key, kind) for path in self._paths(name, at))
+        return next((value for value in found if value is not None), None)
+
+    def _read(self, path: Path, key: str, kind: type[T]) -> T | None:
         try:
-            stored = self._path(name, at).read_bytes()
+            stored = memoryview(path.read_bytes())
         except OSError:
             return None
         mark = key.encode()
         told, content = stored[len(mark) : len(mark) + HASH], stored[len(mark) + HASH :]
-        if not stored.startswith(mark):
+        if bytes(stored[: len(mark)]) != mark:
             return None
-        if told != _digest(content):
-            self._path(name, at).unlink(missing_ok=True)  # so that it is measured again
+        if bytes(told) != _digest(content):
+            self._forget(path)
             return None
         try:
             return msgspec.msgpack.decode(content, type=kind, dec_hook=_array_from)
@@ -62,35 +69,72 @@ class Cache:
 
     def has(self, name: str, at: int, key: str) -> bool:
         """Whether a value is there with this key; whether it is whole is seen when it is read."""
-        mark = key.encode()
-        try:
-            with self._path(name, at).open("rb") as file:
-                return file.read(len(mark)) == mark
-        except OSError:
-            return False
+        return any(_starts_with(path, key.encode()) for path in self._paths(name, at))
 
     def put(self, name: str, at: int, key: str, value: T) -> T:
         """Keep a value, in place of what was there."""
         content = msgspec.msgpack.encode(value, enc_hook=_array_to)
-        with aside(self._path(name, at)) as path:
-            path.write_bytes(key.encode() + _digest(content) + content)
+        with aside(self.folder / self._file(name, at)) as part, part.open("wb") as stream:
+            stream.writelines((key.encode(), _digest(content), content))
         return value
 
-    def _path(self, name: str, at: int) -> Path:
+    def _forget(self, path: Path) -> None:
+        """So that it is measured again."""
+        if path.parent == self.folder:
+            path.unlink(missing_ok=True)
+        else:
+            self._damaged.add(path)
+
+    def _paths(self, name: str, at: int) -> list[Path]:
+        """Where a value may lie, as far as it is not known to be damaged there."""
+        folders = [self.folder] if self.behind is None else [self.folder, self.behind]
+        return [path for one in folders if (path := one / self._file(name, at)) not in self._damaged]
+
+    def _file(self, name: str, at: int) -> str:
         # Layers may be called anything; their files are not.
         short = "".join(letter if letter.isalnum() else "-" for letter in name)[:40]
         mark = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
-        return self.folder / f"{short}-{mark}-{at:08d}.bin"
+        return f"{short}-{mark}-{at:08d}.bin"
 
 
-def _digest(content: bytes) -> bytes:
+@dataclass(frozen=True)
+class PassingCache(Cache):
+    """Values of a process that hands them on: nothing is written."""
+
+    values: dict[tuple[str, int, str], Any] = field(default_factory=dict[tuple[str, int, str], Any])
+
+    def get(self, name: str, at: int, key: str, kind: type[T]) -> T | None:
+        """The value, if it is there."""
+        return self.values.get((name, at, key))
+
+    def has(self, name: str, at: int, key: str) -> bool:
+        """Whether it is there."""
+        return (name, at, key) in self.values
+
+    def put(self, name: str, at: int, key: str, value: T) -> T:
+        """Keep a value until the process ends."""
+        self.values[name, at, key] = value
+        return value
+
+
+def _starts_with(path: Path, mark: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(mark)) == mark
+    except OSError:
+        return False
+
+
+def _digest(content: bytes | memoryview) -> bytes:
     return hashlib.blake2b(content, digest_size=HASH).digest()
 
 
 def _array_to(value: object) -> Any:
     if isinstance(value, np.ndarray):
         array = cast("NDArray[Any]", value)
-        return [array.dtype.str, list(array.shape), np.ascontiguousarray(array).tobytes()]
+        plain = np.ascontiguousarray(array)
+        content = plain.reshape(-1).view(np.uint8).data if plain.size else b""  # no copy
+        return [array.dtype.str, list(array.shape), content]
     raise BadValue(
         "a gauge's value", "plain values and numpy arrays", type(value).__name__, "Tensors: .numpy()."
     )

@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
+    from undertow.session.adding import Round
     from undertow.session.session import Session
     from undertow.session.sight import Sight
 
@@ -59,6 +60,10 @@ class Gauge(ABC, Generic[T]):
     def complete(self, kept: T) -> bool:
         """Whether a kept value holds all that is asked for."""
         return True
+
+    def begin(self, sight: Sight) -> Round | None:
+        """The first round, for samples that stream by; None where the value does not add up (see adding.py)."""
+        return None
 
     @abstractmethod
     def measure(self, sight: Sight, kept: T | None) -> T:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from undertow.data.inputs import to_inputs
+from undertow.data.streamed import SampleStream
 from undertow.errors import BadData
 from undertow.features.compatibility import check_fit
 from undertow.features.head import Call, Head, rows_of_answer, watch_layer
@@ -45,17 +46,18 @@ class Reader:
 
     def check_fit(self, x: Inputs, where: str) -> None:
         """Refuse samples that the model cannot take, before anything is computed."""
-        prepare = self.inputs if isinstance(x, Tensor) else None
+        prepare = self.inputs if isinstance(x, Tensor | SampleStream) else None
         check_fit(self.model, x, where, prepare=prepare)  # pyright: ignore[reportArgumentType]
 
-    def stream(self, x: Inputs, layers: Sequence[str]) -> Generator[Batch]:
+    def stream(self, x: Inputs, layers: Sequence[str], within: slice | None = None) -> Generator[Batch]:
         """Answers and features, batch by batch; `ENTERING` is a layer too."""
         others = [name for name in layers if name != ENTERING] or [INPUT]
         watched = nullcontext([]) if self.head is None else watch_layer(self.model, self.head.name)
         with watched as calls:
             for batch in stream_features(
                 self.model, x, others, batch_size=self.batch_size, conv=self.conv, tokens=self.tokens,
-                prepare=self.inputs if isinstance(x, Tensor) else None,  # pyright: ignore[reportArgumentType]
+                prepare=self.inputs if isinstance(x, Tensor | SampleStream) else None,  # pyright: ignore[reportArgumentType]
+                within=within,
             ):  # fmt: skip
                 yield self._with_head(batch, calls, layers)
                 calls.clear()

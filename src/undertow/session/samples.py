@@ -2,6 +2,7 @@
 
     held = gather_samples(run, None, None, config)               # undertow's own runs know their data
     held = gather_samples(run, (x, y), (x2, y2), config)         # anyone's; also Samples, Datasets, a DataSet
+    held = gather_samples(run, (x, y, true), loader, config)     # true labels beside; DataLoaders: see handed.py
     held = gather_samples(run, None, x2, config)                 # no labels at all: a tensor, or a dict of entries
     held = gather_samples(run, (x, y), None, config)             # nothing held out
     held.train, held.test, held.classes, held.scaling, held.fingerprint
@@ -15,6 +16,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
@@ -23,10 +25,13 @@ from torch import Tensor
 from undertow.data.entries import LABELS, SampleInputs, count, hash_inputs, read_entries
 from undertow.data.load import load_data
 from undertow.data.samples import DataSet, Samples
+from undertow.data.streamed import MapReader, SampleStream, fits, open_reader, read_small
 from undertow.errors import BadData, BadValue
 from undertow.features.tap import Inputs
+from undertow.session.handed import Handed, as_sources
 from undertow.session.settings import Labels, SessionConfig
-from undertow.session.splits import Split, read_split
+from undertow.session.splits import Split, read_split, seen_before
+from undertow.sizes import parse_size
 from undertow.training.run import Run
 from undertow.training.seeds import stream
 
@@ -57,9 +62,16 @@ class SessionSamples:
             return seen.hexdigest()
         for split in (self.train, self.test):
             for part in () if split is None else (split.x, split.given, split.true):
-                if part is not None:
+                if isinstance(part, SampleStream):
+                    seen.update(part.fingerprint)
+                elif part is not None:
                     hash_inputs(seen, _by_name(part))
         return seen.hexdigest()
+
+    @property
+    def stream(self) -> bool:
+        """Whether samples of a split are read anew in each pass."""
+        return any(split is not None and split.streams for split in (self.train, self.test))
 
     @property
     def test_labels(self) -> str:
@@ -71,6 +83,22 @@ class SessionSamples:
         """Whether probes can be fitted on one split and judged on the other."""
         splits = (self.train, self.test)
         return all(split is not None and split.labels is not None for split in splits)
+
+    @cached_property
+    def overlap(self) -> int:
+        """How many held-out samples are training samples too, bit for bit."""
+        if self.train is None or self.test is None:
+            return 0
+        return int(seen_before(self.train.x, self.test.x).sum())
+
+    def overlap_words(self) -> str:
+        """What a user should know of it."""
+        if not self.overlap or self.test is None:
+            return ""
+        return (
+            f"{self.overlap:,} of the {len(self.test):,} test samples are training samples too: accuracies on them say "
+            "how much was memorised, not what was learned. Leave them out of one split."
+        )
 
     def split(self, name: str) -> Split:
         """The split called train or test."""
@@ -88,19 +116,62 @@ class SessionSamples:
 
 def gather_samples(run: Run | None, train: Any, test: Any, config: SessionConfig) -> SessionSamples:
     """The samples given, or the run's own; see the module's docstring."""
-    # A run that undertow trained says how its inputs were scaled; what else is handed over is fed as it is.
-    told = run.facts.data["scaling"] if run is not None and run.facts.data else None
-    scaling = config.scaling or told
+    # Some runs say how their inputs were scaled; what else is handed over is fed as it is.
+    scaling = config.scaling or (None if run is None else run.scaling)
     if train is None and test is None and run is not None:
         train = run.data()
+    train, test = (_streamed(part, name, config) for part, name in ((train, TRAIN), (test, TEST)))
+    handed = as_sources(train, test, () if run is None else run.class_names)
+    found = _gathered(handed, scaling, config)
+    if handed.classes and found.classes:
+        found = replace(found, classes=handed.classes)
+    return replace(found, note=" ".join(filter(None, [found.note, handed.note])))
+
+
+def _gathered(handed: Handed, scaling: str | None, config: SessionConfig) -> SessionSamples:
+    train, test = handed.train, handed.test
     if isinstance(train, DataSet):
         data = train if test is None else replace(train, test=_samples(test, TEST))
         return _of_data(data, scaling or data.scaling, config)
+    for part in (train, test):
+        _refuse_bytes(part, scaling)
     pair = train is not None and test is not None
-    if pair and not any(_is_bare(one) or _is_positional(one) for one in (train, test)):
+    if pair and not any(_goes_alone(one) for one in (train, test)):
         data, own = _data_set(train, test)
+        _refuse_bytes(data.train, scaling)
         return _of_data(data, scaling or own, config)
     return _of_parts(train, test, scaling, config)
+
+
+def _refuse_bytes(source: Any, scaling: str | None) -> None:
+    """Ask how pictures in bytes were scaled in training: fed as 0 to 255 a model would answer, and answer nonsense."""
+    pair = isinstance(source, tuple | list) and len(cast("Sequence[Any]", source)) == 2
+    x = source.x if isinstance(source, Samples | Split) else source[0] if pair else source
+    if scaling is None and str(getattr(x, "dtype", "")) in ("torch.uint8", "uint8"):
+        raise BadValue(
+            "samples", "how the model was fed with them in training", "pictures in bytes from 0 to 255",
+            "Say scaling='unit' (0 to 1), 'half' (-1 to 1), 'imagenet', 'cifar', or 'none' (0 to 255).",
+        )  # fmt: skip
+
+
+def _streamed(source: Any, where: str, config: SessionConfig) -> Any:
+    """A source that is too large to be held as a stream; any other as it is, or read into memory."""
+    reader = open_reader(source)
+    if reader is None:
+        return source
+    room = parse_size(config.memory)
+    if isinstance(reader, MapReader) and not isinstance(source, str | Path) and fits(reader, room):
+        return source  # those who read data sets into memory know more of them
+    held = read_small(reader, room)
+    if held is None:
+        x = SampleStream(reader, where)
+        return Split(x, x.labels)
+    return held[0] if held[1] is None else held
+
+
+def _goes_alone(source: Any) -> bool:
+    """Whether a split makes no data set with another: bare inputs, several by position, a stream."""
+    return isinstance(source, Split) or _is_bare(source) or _is_positional(source)
 
 
 def _data_set(train: Any, test: Any) -> tuple[DataSet, str]:

@@ -25,30 +25,37 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from undertow.data.entries import count, first_entry, trial_rows
+from undertow.data.entries import first_entry
 from undertow.errors import BadData, BadValue
 from undertow.features.compatibility import check_used, explained
 from undertow.features.layers import resolve_layers
+from undertow.session.adding import add_up
 from undertow.session.cache import Cache, key_of
 from undertow.session.checkpoints import choose
 from undertow.session.gauge import Gauge
+from undertow.session.look import Look, Seen
 from undertow.session.progress import NoProgress, Progress
-from undertow.session.reader import Reader
+from undertow.session.reader import ENTERING, Reader
 from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
 from undertow.session.settings import SessionConfig
 from undertow.session.sight import Broken, Sight, first_bad_tensor, pack
 from undertow.session.splits import Split
+from undertow.session.spreading import Spreading
+from undertow.shares import Share
 from undertow.sizes import parse_size, show_size
-from undertow.training.foreign import load_weights, read_weights
 from undertow.training.objective import Objective
 from undertow.training.prepare import find_device
-from undertow.training.run import Run
+from undertow.training.run import Opened, as_run
 from undertow.training.seeds import global_stream, stream
 
 T = TypeVar("T")
 FRESH = -1
 """The number of the fresh model that stands in for a missing checkpoint 0."""
 FOLDER = "cache"
+TRIED = 256
+"""Training samples that tell whether a checkpoint has learned anything."""
+MANY = 100.0
+"""Epochs of a model of which nobody knows how long it was trained: it may have memorised its labels."""
 APART = "its layers do not fit into the memory together: give more --memory"
 
 
@@ -59,12 +66,12 @@ class Soundness:
     reason: str
 
 
-class Session:
+class Session(Spreading):
     """A run and its samples."""
 
     def __init__(
         self,
-        run: Run,
+        run: Opened,
         train: Any = None,
         test: Any = None,
         *,
@@ -76,29 +83,33 @@ class Session:
         """Choose the checkpoints; samples are read and models run when they are first needed.
 
         Args:
-            run: an opened run that can build its model.
-            train: what it was trained on: Samples, (x, y) or a Dataset; the run's own data when neither split is
-                given. A DataSet stands for both splits. Models that take several inputs by name get x as a dict of
-                tensors of one length, or a Dataset of dicts with the labels under label or labels.
+            run: an opened run that can build its model, the path of one, or a model by itself.
+            train: what it was trained on: Samples, (x, y), (x, y, true), a Dataset, a DataLoader, or the name of a
+                data set; the run's own data when neither split is given. A DataSet stands for both splits. Models
+                that take several inputs by name get x as a dict of tensors of one length, or a Dataset of dicts with
+                the labels under label or labels.
             test: samples it was not trained on, likewise; bare inputs where no labels are known.
             config: which checkpoints and samples, and how models run; or give its fields as `settings`.
             out: the folder for what is kept; the run's own when not given.
             progress: is told how the work goes.
             settings: fields of `SessionConfig`.
         """
-        self.run = run
+        super().__init__()
+        self.run = as_run(run, "session")
         self.config = config or SessionConfig.of(**settings)
         self._given = (train, test)
-        self.checkpoints = choose(run, self.config.checkpoints)
-        self.out = Path(out or run.path)
-        self.cache = Cache(self.out / FOLDER)
+        self.checkpoints = choose(self.run, self.config.checkpoints)
+        self.out = Path(out or self.run.path)
+        own = self.run.path / FOLDER
+        self.cache = Cache(self.out / FOLDER, None if own == self.out / FOLDER else own)
         self.progress = progress or NoProgress()
         self.broken: dict[int, str] = {}
         self.refused: dict[str, BadData | BadValue] = {}
         self.passed: Counter[tuple[int, str]] = Counter()
-        self._marks: dict[int, str] = {}
         self._widths: dict[str, int] = {}
         self._values: dict[tuple[str, int, str], Any] = {}
+        self._sight: Sight | None = None
+        self._marks: dict[int, str] = {}
 
     @cached_property
     def samples(self) -> SessionSamples:
@@ -125,17 +136,38 @@ class Session:
         A fresh model for FRESH.
         """
         model = self.fresh() if into is None else into
-        if at != FRESH:
-            one = self.run.checkpoint(at)
-            load_weights(model, read_weights(one.path), str(one.path))
-        return model
+        return model if at == FRESH else self.run.load(model, at)
 
     @cached_property
     def initial(self) -> int | None:
-        """The number of the model before training: checkpoint 0, or what undertow built; else nobody knows it."""
-        if self.run.epochs[0] == 0:
+        """The number of the model before training: checkpoint 0, or what undertow built; else nobody knows it.
+
+        Lightning and timm call the first epoch 0 when it is done: their checkpoint 0 is a trained one.
+        """
+        if self.run.epochs[0] == 0 and (self.run.config is not None or not self._has_learned(0)):
             return 0
         return None if self.run.config is None else FRESH
+
+    def _has_learned(self, at: int) -> bool:
+        """Whether a checkpoint clearly knows labels better than the commonest one would; no without labels."""
+        train = self.samples.train
+        if train is None or train.labels is None:
+            return False
+        few = train.take(torch.arange(min(TRIED, len(train))))
+        said = self.reader(self.model(at)).answers(few.x)
+        hits = int((said.reshape(len(said), -1).argmax(1) == few.y).sum())
+        chance = float(few.y.bincount().max()) / len(few)
+        return Share(hits, len(few)).sure().low > chance
+
+    def epochs_trained(self, at: int) -> float:
+        """How often a checkpoint had seen each label: its number, or its steps over those of an epoch."""
+        if self.run.unit == "epoch":
+            return float(at) + (self.run.epochs[0] == 0 and self.initial != 0)
+        if self.run.single:
+            return MANY
+        trained, told = self.run.config, self.run.logs.steps_per_epoch
+        batch = 64 if trained is None else trained.batch_size
+        return at / told if told else at * batch / max(1, len(self.samples.split(TRAIN)))
 
     @cached_property
     def example(self) -> int:
@@ -151,15 +183,19 @@ class Session:
     def mark(self, at: int) -> str:
         """A hash of the checkpoint's file, or of a fresh model's weights."""
         if at not in self._marks:
-            seen = hashlib.blake2b(digest_size=16)
-            if at == FRESH:
-                for value in self.model(at).state_dict().values():
-                    seen.update(value.cpu().contiguous().flatten().view(torch.uint8).numpy())
-            else:
-                with self.run.checkpoint(at).path.open("rb") as file:
-                    hashlib.file_digest(file, lambda: seen)
-            self._marks[at] = seen.hexdigest()
+            self._marks[at] = self._fresh_mark() if at == FRESH else self.run.mark(at)
         return self._marks[at]
+
+    def _fresh_mark(self) -> str:
+        seen = hashlib.blake2b(digest_size=16)
+        for value in self.model(FRESH).state_dict().values():
+            seen.update(value.cpu().contiguous().flatten().view(torch.uint8).numpy())
+        return seen.hexdigest()
+
+    @property
+    def marks(self) -> dict[int, str]:
+        """The hashes that are known."""
+        return dict(self._marks)
 
     def reader(self, model: nn.Module) -> Reader:
         """How a model is run over samples."""
@@ -177,7 +213,7 @@ class Session:
         new = [name for name in layers if name not in self._widths]
         if new:
             for split in self.splits():
-                few = trial_rows(split.x)  # pyright: ignore[reportArgumentType]
+                few = split.trial()
                 batch = next(self.reader(self.example_model).stream(few, new))
                 self._widths |= {name: part.shape[1] for name, part in batch.features.items()}
         return {name: self._widths[name] for name in layers}
@@ -185,7 +221,7 @@ class Session:
     @cached_property
     def outputs(self) -> int:
         """How many numbers the model answers for a sample; 0 where they are not one row of numbers."""
-        few = trial_rows(self.splits()[0].x)  # pyright: ignore[reportArgumentType]
+        few = self.splits()[0].trial()
         found = next(self.reader(self.example_model).stream(few, ["input"])).outputs
         return found.shape[1] if found.ndim == 2 else 0
 
@@ -199,7 +235,7 @@ class Session:
             split = self.samples.test if name == TEST else self.samples.train
             if split is None:
                 continue
-            few = trial_rows(split.x)  # pyright: ignore[reportArgumentType]
+            few = split.trial()
             with explained(self.example_model, few, f"{self.samples.name}/{name}"):
                 check_used(self.example_model, few)
                 for _ in self.reader(self.example_model).stream(few, ["input"]):
@@ -216,7 +252,7 @@ class Session:
     @property
     def tokens_by_name(self) -> bool:
         """Whether the inputs are entries by name of which the first holds tokens: no features, then."""
-        x: Any = self.splits()[0].x
+        x = self.splits()[0].trial()
         return not isinstance(x, Tensor) and not first_entry(x).is_floating_point()
 
     def some(self, split: str, most: int, purpose: str) -> Tensor:
@@ -244,17 +280,101 @@ class Session:
             checkpoints: where; all chosen ones when not given. Those that others are compared with come first.
             tell: hears of each checkpoint that is done.
         """
-        for at in self.checkpoints if checkpoints is None else checkpoints:
-            asked = [] if self._is_broken(at) else [one for one in gauges if one.wanted_at(at)]
-            missing = [one for one in asked if not self._is_done(one, at)]
-            if missing:
-                try:
-                    self._look(at, missing)
-                except Broken as reason:
-                    self.broken[at] = str(reason)
-                    self.cache.put("soundness", at, self._key(at), Soundness(str(reason)))
-            if tell is not None:
+        numbers = self.checkpoints if checkpoints is None else checkpoints
+        self.gauges = tuple(gauges)
+        if self.samples.stream:
+            self._add_up(numbers)
+        looks = self._looks(numbers)
+        todo = {one.at for one in looks}
+        for at in numbers:
+            if tell is not None and at not in todo:
                 tell(at)
+        for look, seen in self.spread(looks, self.gauges):
+            if seen is not None:
+                self._take_in(look, seen)
+            if tell is not None:
+                tell(look.at)
+        # What no training changes was measured at one checkpoint; where that is broken, another one does.
+        for at in numbers:
+            fixed = [one for one in gauges if not one.depends_on_weights]
+            if not self._is_broken(at):
+                Look(at, self._places(at, fixed))(self)
+
+    def _add_up(self, numbers: Sequence[int]) -> None:
+        """What adds up over shards, one checkpoint after the other; the rest is left to looks."""
+        for look in self._looks(numbers):
+            gauges = self.gauges
+            try:
+                add_up(self, look.at, [gauges[place] for place in look.places])
+            except Broken as reason:
+                self._note_broken(look.at, str(reason))
+            finally:
+                self.gauges = gauges
+
+    def _looks(self, numbers: Sequence[int]) -> list[Look]:
+        """One for each checkpoint at which something is missing; what no training changes is missing at one."""
+        sound = [at for at in numbers if not self._is_broken(at)]
+        homes = {one.name: next((at for at in sound if one.wanted_at(at)), None) for one in self.gauges}
+        found: list[Look] = []
+        for at in sound:
+            asked = [one for one in self.gauges if one.depends_on_weights or at == homes[one.name]]
+            places = self._places(at, asked)
+            if places:
+                found.append(Look(at, places))
+        return found
+
+    def _places(self, at: int, asked: Sequence[Gauge[Any]]) -> tuple[int, ...]:
+        return tuple(
+            place
+            for place, one in enumerate(self.gauges)
+            if one in asked and one.wanted_at(at) and not self._is_done(one, at)
+        )
+
+    def _take_in(self, look: Look, seen: Seen) -> None:
+        """Keep what a worker found."""
+        for place, value in seen.values.items():
+            self.keep(self.gauges[place], look.at, value)
+        self.refused |= seen.refused
+        self.passed.update(seen.passed)
+        if seen.broken:
+            self._note_broken(look.at, seen.broken)
+
+    def look(self, at: int, gauges: Sequence[Gauge[Any]]) -> None:
+        """Measure at one checkpoint, here; what is found is kept."""
+        try:
+            self._look(at, self._that_can(list(gauges)))
+        except Broken as reason:
+            self._note_broken(at, str(reason))
+
+    def seen(self, at: int) -> Sight:
+        """The model of a checkpoint over samples that stream; the last one is held."""
+        if self._sight is None or self._sight.at != at:
+            self._sight = Sight(self, at, [])
+        return self._sight
+
+    def count_passed(self, at: int, split: str, count: int) -> None:
+        """Note how many samples of a split went through the model of a checkpoint."""
+        self.passed[at, split] += count
+
+    def _that_can(self, gauges: list[Gauge[Any]]) -> list[Gauge[Any]]:
+        """Those for which what they need of streams can be held; the others are refused."""
+        if not self.samples.stream:
+            return gauges
+        room = parse_size(self.config.memory) // 3
+        for one in gauges:
+            for split, layers in one.needs().items():
+                widths = [self.outputs, *self.widths([name for name in layers if name != ENTERING]).values()]
+                need = 4 * len(self.samples.split(split)) * max(widths)
+                if need > room:
+                    self.refused[one.name] = BadData(
+                        f"it needs {show_size(need)} of the {split} samples at once, a third of the memory is "
+                        f"{show_size(room)}. Give more --memory, or fewer --samples"
+                    )
+        return [one for one in gauges if one.name not in self.refused]
+
+    def _note_broken(self, at: int, reason: str) -> None:
+        self.broken[at] = reason
+        self.cache.put("soundness", max(at, 0), self._key(at), Soundness(reason))
 
     def missing(self, gauges: Sequence[Gauge[Any]]) -> list[int]:
         """The checkpoints at which one of the gauges is still to be measured."""
@@ -349,7 +469,7 @@ class Session:
 
 
 def session_of(
-    run: Run | Session,
+    run: Opened | Session,
     train: Any,
     test: Any,
     config: SessionConfig,
@@ -374,4 +494,4 @@ def session_of(
 
 def count_of(split: Split | None) -> int:
     """How many samples there are; none without a split."""
-    return 0 if split is None else count(split.x)  # pyright: ignore[reportArgumentType]
+    return 0 if split is None else len(split)

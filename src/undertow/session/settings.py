@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal, Self, cast, get_args
 
+from undertow.crew.engine import Engine
 from undertow.errors import BadValue, unknown
 from undertow.sizes import parse_size
 
@@ -50,6 +51,14 @@ class SessionConfig:
     """Seed of all that is drawn: samples, shuffled labels, folds, bootstrap."""
     device: str | None = None
     """Where the model runs; where its weights are when not given."""
+    engine: str = "local"
+    """local (this process) or ray (a cluster; without --address one of this machine)."""
+    address: str | None = None
+    """Of Ray's cluster: auto, HOST:PORT or ray://HOST:PORT."""
+    cpus: float | None = None
+    """Of one worker on Ray; also its maths threads. 1 if not given."""
+    gpus: float | None = None
+    """Of one worker on Ray."""
 
     def __post_init__(self) -> None:
         if self.labels not in get_args(Labels):
@@ -61,6 +70,12 @@ class SessionConfig:
         if self.seed < 0:
             raise BadValue("seed", "a number from 0 on", self.seed)
         parse_size(self.memory)
+        _ = self.means
+
+    @property
+    def means(self) -> Engine:
+        """The engine that does the work."""
+        return Engine(self.engine, address=self.address, cpus=self.cpus, gpus=self.gpus)
 
     @classmethod
     def of(cls, **given: Any) -> Self:

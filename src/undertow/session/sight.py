@@ -100,12 +100,15 @@ class Sight:
             yield
         self._held = {}
 
-    def stream(self, split: str, layers: Sequence[str], conv: ConvRule | None = None) -> Generator[Batch]:
-        """Another pass over a split, batch by batch."""
+    def stream(
+        self, split: str, layers: Sequence[str], conv: ConvRule | None = None, within: slice | None = None
+    ) -> Generator[Batch]:
+        """Another pass over a split, or over some of its samples, batch by batch."""
         reader = self.reader if conv is None else replace(self.reader, conv=conv)
         x = self.session.samples.split(split).x
-        for batch in reader.stream(x, layers or [INPUT]):
-            self.session.passed[self.at, split] += len(batch.outputs)
+        for batch in reader.stream(x, layers or [INPUT], within):
+            if within is None:
+                self.session.count_passed(self.at, split, len(batch.outputs))
             yield batch
 
     def _with_head(self) -> tuple[Reader, Head | None, str]:

@@ -9,7 +9,7 @@ seen_before(train.x, held.x)                         # which held-out samples ar
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
-from undertow.data.entries import is_hub_dataset, read_entries
+from undertow.data.entries import SampleInputs, is_hub_dataset, read_entries, trial_rows
 from undertow.data.own import read_pair
 from undertow.data.samples import Samples
+from undertow.data.streamed import SampleStream
 from undertow.errors import BadData, BadValue, UndertowError
 from undertow.features.stream import count_samples
 from undertow.features.tap import Inputs
@@ -54,6 +55,15 @@ class Split:
         """Known labels by name."""
         found = {"given": self.given, "true": self.true}
         return {name: labels for name, labels in found.items() if labels is not None}
+
+    @property
+    def streams(self) -> bool:
+        """Whether the samples are read anew in each pass."""
+        return isinstance(self.x, SampleStream)
+
+    def trial(self) -> SampleInputs:
+        """A few samples to try a model on."""
+        return trial_rows(self.x.few if isinstance(self.x, SampleStream) else self.x)  # pyright: ignore[reportArgumentType]
 
     def take(self, rows: Tensor) -> Split:
         """The samples at `rows`."""
@@ -139,7 +149,9 @@ def check_labels(split: Split, classes: int, where: str, *, every_class: bool = 
 
 
 def take(x: Inputs, rows: Tensor) -> Inputs:
-    """The inputs at `rows`; what is no tensor stays as it is."""
+    """The inputs at `rows`; what is no tensor stays as it is. Those of a stream are read into memory."""
+    if isinstance(x, SampleStream):
+        return x.take(rows)
     if isinstance(x, Tensor):
         return x[rows.to(x.device)]
     if isinstance(x, Mapping):
@@ -149,11 +161,22 @@ def take(x: Inputs, rows: Tensor) -> Inputs:
 
 def seen_before(train: Inputs, held: Inputs) -> Tensor:
     """Which held-out samples (N,) are training samples, bit for bit; positional inputs are not compared."""
+    if isinstance(train, SampleStream) or isinstance(held, SampleStream):
+        known, asked = ({bytes(one) for one in _digested(train)}, _digested(held))
+        return torch.tensor([bytes(one) in known for one in asked])
     ours, theirs = _parts(train), _parts(held)
     if not ours or [part.dtype for part in ours] != [part.dtype for part in theirs]:
         return torch.zeros(count_samples(held), dtype=torch.bool)
     known = set(_digests(ours))
     return torch.tensor([digest in known for digest in _digests(theirs)])
+
+
+def _digested(x: Inputs) -> Iterable[Any]:
+    """A hash of each sample."""
+    if isinstance(x, SampleStream):
+        return x.digests
+    parts = _parts(x)
+    return _digests(parts) if parts else ()
 
 
 def _parts(x: Inputs) -> list[Tensor]:

@@ -18,7 +18,7 @@ budget allows), and no sample goes through a shallow part twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -34,7 +34,7 @@ from undertow.temporal.matrix_data import Source, gather, gather_calibration
 from undertow.temporal.matrix_evaluation import MatrixEvaluation, MatrixSettings
 from undertow.temporal.matrix_result import CompositeMatrix
 from undertow.training.objective import Objective
-from undertow.training.run import Run
+from undertow.training.run import Opened
 
 BatchNorm = Literal["own", "recalibrated"]
 Tell = Callable[[int, int], None]
@@ -46,7 +46,7 @@ class Composer:
 
     def __init__(
         self,
-        run: Run | Session,
+        run: Opened | Session,
         cuts: str | Iterable[str] = "auto",
         *,
         x: Source = None,
@@ -129,7 +129,7 @@ class Composer:
 
 
 def composite_matrix(
-    run: Run | Session,
+    run: Opened | Session,
     x: Source = None,
     y: Tensor | None = None,
     *,
@@ -138,6 +138,7 @@ def composite_matrix(
     shallow: Checkpoints | None = None,
     deep: Checkpoints | None = None,
     split: str | None = None,
+    test: Any = None,
     batch_norm: BatchNorm = "own",
     calibration: Source = None,
     memory: str | int = "2GB",
@@ -158,6 +159,7 @@ def composite_matrix(
         shallow: other checkpoints for the shallow part.
         deep: other checkpoints for the deep part.
         split: what the rows call these samples; test (or the named split) when not given.
+        test: held-out samples as other verbs take them, (x, y), a Dataset or a DataLoader, in place of `x` and `y`.
         batch_norm: own statistics of the deep part, or recalibrated on the composite.
         calibration: samples for that; some of the run's training samples when not given.
         memory: how much results, weights and features may take together.
@@ -166,7 +168,9 @@ def composite_matrix(
         sample_losses: keep the loss of every sample too (float32).
         progress: is called with the steps done and all steps.
     """
-    session = run if isinstance(run, Session) else Session(run, device=device)
+    if test is not None and (x is not None or isinstance(run, Session)):
+        raise BadValue("composite_matrix(test=...)", "a run and no other samples", "both", "Leave one out.")
+    session = run if isinstance(run, Session) else Session(run, test=test, device=device)
     data = gather(session, x, y, split)
     composer = Composer(
         session, cuts, x=data, batch_norm=batch_norm, calibration=calibration, memory=memory, batch_size=batch_size

@@ -1,8 +1,8 @@
-"""Blurs: defocus_blur, glass_blur, motion_blur, zoom_blur.
+"""Blurs: defocus_blur, gaussian_blur, glass_blur, motion_blur, zoom_blur.
 
     blurred = defocus_blur(x, draws, 1.5, 0.1)       # x (N, C, H, W) float64 in [0, 1]
 
-Edges go on outside as mirror image (defocus), as last pixel (glass, motion) or not at all (zoom).
+Edges go on outside as mirror image (defocus), as last pixel (Gaussian, glass, motion) or not at all (zoom).
 """
 
 from __future__ import annotations
@@ -37,6 +37,12 @@ def disk_kernel(radius: float, sigma: float) -> Tensor:
     tap = (-0.5 * (torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64) / sigma) ** 2).exp()
     soft = torch.outer(tap, tap) / tap.sum() ** 2
     return conv2d(disk[None, None] / disk.sum(), soft[None, None], padding=1)[0, 0]
+
+
+def gaussian_blur(x: Tensor, draws: Draws, sigma: float) -> Tensor:
+    """Smooth by a Gaussian that ends at four sigma; draws nothing."""
+    rows, columns = (gaussian_matrix(size, sigma, "nearest") for size in x.shape[2:])
+    return mix_rows(mix_columns(x, columns), rows)
 
 
 def glass_blur(x: Tensor, draws: Draws, sigma: float, iterations: int) -> Tensor:

@@ -3,6 +3,7 @@
     corrupt(images, "fog", severity=3)                           # uint8 in, uint8 out
     corrupt(images[rows], "fog", 3, index=rows)                  # the same pictures as above at these rows
     CORRUPTIONS                                                  # the names, in the paper's order
+    EXTRA                                                        # others that are computed too
 
 A severity's settings are those of CIFAR-10-C, made for pixels in [0, 1] and 32 x 32 images.
 """
@@ -54,12 +55,16 @@ CATALOGUE: Mapping[str, tuple[Corruption, tuple[tuple[Any, ...], ...]]] = Mappin
         ),
         "pixelate": (digital.pixelate, ((0.95,), (0.9,), (0.85,), (0.75,), (0.65,))),
         "jpeg": (digital.jpeg, ((80,), (65,), (58,), (50,), (40,))),
+        "gaussian_blur": (blur.gaussian_blur, ((0.4,), (0.6,), (0.7,), (0.8,), (1.0,))),
     }
 )
 """By name: the function and what it takes after the images and the draws, for severities 1 to 5."""
 
-CORRUPTIONS = tuple(CATALOGUE)
-"""The names in the paper's order."""
+EXTRA = ("gaussian_blur",)
+"""Of CIFAR-10-C's extra corruptions, which no mean counts."""
+
+CORRUPTIONS = tuple(name for name in CATALOGUE if name not in EXTRA)
+"""The names of the fifteen in the paper's order."""
 
 SMALLEST = 8
 """The least height and width in pixels. The severities are made for 28 to 64."""
@@ -77,7 +82,7 @@ def corrupt(
 
     Args:
         images: uint8 pixels, one channel or three.
-        name: One of `CORRUPTIONS`.
+        name: One of `CORRUPTIONS` or `EXTRA`.
         severity: 1 to 5.
         seed: Another seed gives other noise, flakes, clouds and so on.
         index: The images' numbers (N,), 0 to N - 1 by default.
@@ -99,7 +104,7 @@ def corrupt(
 def check_corruption(name: str, severity: int) -> None:
     """Refuse an unknown name (with near ones) or a severity that is not 1, 2, 3, 4 or 5."""
     if name not in CATALOGUE:
-        raise unknown("corruption", name, CORRUPTIONS)
+        raise unknown("corruption", name, CATALOGUE)
     if isinstance(severity, bool) or severity not in SEVERITIES:
         raise BadValue(f"corruption {name!r}", "a severity from 1 to 5", severity, "5 is the strongest.")
 

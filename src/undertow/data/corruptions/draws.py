@@ -27,7 +27,7 @@ class Draws:
     def __init__(self, seed: int, name: str, index: Tensor) -> None:
         start = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
         # Mixed twice: streams of neighbouring images start far apart, not one step apart.
-        self._start = _mix(_mix(index.to(torch.int64)) + int.from_bytes(start, "little", signed=True))  # (N,)
+        self._start = mix(mix(index.to(torch.int64)) + int.from_bytes(start, "little", signed=True))  # (N,)
         self._used = 0
 
     @property
@@ -44,7 +44,7 @@ class Draws:
         count = math.prod(shape)
         steps = torch.arange(self._used + 1, self._used + count + 1, device=self._start.device)
         self._used += count
-        bits = _mix(self._start[:, None] + steps * _STEP)  # (N, count)
+        bits = mix(self._start[:, None] + steps * _STEP)  # (N, count)
         # 52 bits and a half fit a float64 exactly; the half keeps 0 out, whose normal is -infinity.
         return ((_shift(bits, 12).double() + 0.5) * 2.0**-52).reshape(-1, *shape)
 
@@ -57,7 +57,8 @@ class Draws:
         return low + (high - low) * self.uniform(*shape)
 
 
-def _mix(bits: Tensor) -> Tensor:
+def mix(bits: Tensor) -> Tensor:
+    """The bits of 64-bit numbers, well mixed: near numbers give unlike ones."""
     for shift, factor in _MIX:
         bits = (bits ^ _shift(bits, shift)) * factor
     return bits ^ _shift(bits, 31)

@@ -16,8 +16,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from undertow.engine import ray_connection
-from undertow.engine.ray_connection import IN_TIME, Unreachable, connected, dial_first
+from undertow.crew import ray_connection
+from undertow.crew.ray_connection import IN_TIME, Unreachable, connected, dial_first
 from undertow.errors import BadValue
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: pip install 'undertow[ray]'")
@@ -149,7 +149,7 @@ def test_other_failures_are_told_at_once(door, monkeypatch):
 LISTENERS = """
 import json
 from contextlib import suppress
-from undertow.engine.ray_connection import connected, load_ray
+from undertow.crew.ray_connection import connected, load_ray
 
 ray, found = load_ray(), []
 import psutil  # comes with ray

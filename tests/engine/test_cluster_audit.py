@@ -1,0 +1,232 @@
+"""An audit on a real Ray cluster of two nodes: the numbers of one process, though a node and the driver are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import undertow as ut
+from undertow.session import Session
+from undertow.session.look import Look
+from undertow.session.portable import Portable
+
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: pip install 'undertow[ray]'")
+
+MODULE = "undertow_slow_net"
+SOURCE = '''
+"""A network in float64 that tells when it is run, and where."""
+import os
+import time
+from pathlib import Path
+import torch
+from torch import nn
+
+class SlowNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("number", torch.tensor(-1))
+        self.layer1 = nn.Sequential(nn.Linear(12, 24), nn.ReLU())
+        self.layer2 = nn.Sequential(nn.Linear(24, 16), nn.ReLU())
+        self.head = nn.Linear(16, 3)
+        self.double()
+
+    def forward(self, x):
+        log, gate = os.environ.get("SLOW_LOG"), os.environ.get("SLOW_GATE")
+        if log and len(x) > 205:  # whole splits, not the few samples that are tried or followed
+            with Path(log).open("a") as lines:
+                lines.write(f"{int(self.number)} {os.getsid(0)}\\n")
+            # Later checkpoints wait: the node is killed in the middle.
+            while int(self.number) >= 2 and not Path(gate).exists():
+                time.sleep(0.02)
+        return self.head(self.layer2(self.layer1(x.double())))
+
+DRIVER = """
+import json, sys, torch
+import undertow as ut
+from undertow_slow_net import SlowNet
+if __name__ == "__main__":
+    out, settings = sys.argv[1], json.loads(sys.argv[2])
+    parts = torch.load(sys.argv[3])
+    run = ut.open_run(sys.argv[4], model=SlowNet)
+    found = ut.audit(run, parts["train"], parts["test"], out=out, probes=("masc", "velpic", "lda"), **settings)
+    print(json.dumps([one.sentence for one in found.verdict]))
+"""
+'''
+PATIENCE = 300
+"""Seconds for a process to end, however busy the machine; nothing waits for them to pass."""
+EPOCHS = (0, 1, 2, 3, 4, 6)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """A run in float64, its samples in a file, and code that any process can import."""
+    home = tmp_path_factory.mktemp("spread")
+    (home / f"{MODULE}.py").write_text(SOURCE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(home)
+        patch.setenv("PYTHONPATH", f"{home}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        from undertow_slow_net import DRIVER, SlowNet
+
+        (home / "driver.py").write_text(DRIVER)
+        torch.save(_samples(), home / "samples.pt")
+        _train(home / "run", SlowNet())
+        yield home
+
+
+def _samples():
+    draw = torch.Generator().manual_seed(0)
+
+    def some(count):
+        y = torch.arange(count) % 3
+        x = torch.randn(count, 12, generator=draw, dtype=torch.float64)
+        x[torch.arange(count), y] += 2
+        return x, torch.where(torch.arange(count) % 7 == 3, (y + 1) % 3, y)
+
+    return {"train": some(420), "test": some(210)}
+
+
+def _train(folder: Path, model: nn.Module) -> None:
+    x, y = _samples()["train"]
+    with torch.random.fork_rng(devices=[]), ut.Recorder(folder) as recorder:
+        optimiser = torch.optim.Adam(model.parameters(), 5e-3)
+        for epoch in range(EPOCHS[-1] + 1):
+            if epoch in EPOCHS:
+                model.number.fill_(epoch)
+                recorder.save(model, epoch)
+            for rows in torch.arange(len(x)).split(60):
+                nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
+                optimiser.step()
+                optimiser.zero_grad()
+
+
+def start(home: Path, out: Path, **settings) -> subprocess.Popen:
+    command = [
+        sys.executable,
+        home / "driver.py",
+        out,
+        json.dumps(settings),
+        home / "samples.pt",
+        home / "run",
+    ]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("SLOW_")}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own)
+
+
+def told(process: subprocess.Popen) -> list[str]:
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    return json.loads(out.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def here(given, tmp_path_factory):
+    out = tmp_path_factory.mktemp("here")
+    return told(start(given, out)), pd.read_parquet(out / "audit.parquet")
+
+
+def check_same(words, out: Path, here) -> None:
+    assert words == here[0]
+    pd.testing.assert_frame_equal(pd.read_parquet(out / "audit.parquet"), here[1], rtol=1e-10, atol=1e-12)
+
+
+def logged(log: Path) -> list[tuple[int, str]]:
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [(int(at), node) for at, node in (line.split() for line in lines)]
+
+
+def wait_until(ready, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not ready():
+        if time.monotonic() > deadline or process.poll() is not None:
+            process.kill()
+            pytest.fail(f"the audit ended too early or never began:\n{process.communicate()[1][-2000:]}")
+        time.sleep(0.05)
+
+
+def test_nodes_that_do_not_see_the_run_are_sent_its_checkpoints(tmp_path, given):
+    run, parts = ut.open_run(given / "run", model=_net), _samples()
+    session = Session(run, parts["train"], parts["test"], out=tmp_path / "own")
+    sent = Portable.of(session)
+    there = sent.open({name: path.read_bytes() for name, path in sent.files().items()}, gpu=False)
+    assert there.run.path != run.path
+    for at in EPOCHS:
+        for own, other in zip(session.model(at).parameters(), there.model(at).parameters(), strict=True):
+            assert torch.equal(own, other)
+    assert there.mark(4) == session.mark(4)
+    there.leave()
+    assert not there.run.path.exists()
+
+
+def test_a_worker_gives_back_what_it_measured_and_the_caller_keeps_it(tmp_path, given):
+    from undertow.session.answers import AnswersGauge
+
+    run, parts = ut.open_run(given / "run", model=_net), _samples()
+    session = Session(run, parts["train"], parts["test"], out=tmp_path)
+    gauge = AnswersGauge(session.samples)
+    there = Portable.of(session).open(None, gpu=False)
+    there.equip([gauge])
+    seen = Look(3, (0,))(there)
+    assert set(seen.values) == {0}
+    assert seen.passed == {(3, "train"): 420, (3, "test"): 210}
+    assert session.value(gauge, 3) is None  # a worker writes nothing
+    session.visit([gauge], [3])
+    assert session.value(gauge, 3).accuracies == seen.values[0].accuracies
+
+
+def _net():
+    from undertow_slow_net import SlowNet
+
+    return SlowNet()
+
+
+def test_settings_of_the_engine_are_checked_before_any_work(given):
+    run = ut.open_run(given / "run", model=_net)
+    with pytest.raises(ValueError, match="address is a setting of the Ray engine"):
+        ut.audit(run, *_samples().values(), address="auto")
+    with pytest.raises(ut.UndertowError, match="Did you mean 'ray'"):
+        ut.audit(run, *_samples().values(), engine="rai")
+
+
+@pytest.fixture(scope="module")
+def slowed(given, tmp_path_factory):
+    """Where models tell that they run, and what they wait for; set before the cluster starts."""
+    home = tmp_path_factory.mktemp("slow")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLOW_LOG", str(home / "log"))
+        patch.setenv("SLOW_GATE", str(home / "gate"))
+        yield home
+
+
+def test_a_node_killed_in_mid_audit_and_a_killed_driver_change_no_number(
+    tmp_path, given, here, slowed, cluster
+):  # fmt: skip
+    """The driver is killed first, then its successor's second node; what was measured is not measured again."""
+    log, gate = slowed / "log", slowed / "gate"
+    first = start(given, tmp_path, engine="ray", address=cluster.address)
+    wait_until(lambda: list((tmp_path / "cache").glob("answers-*")), first)  # one checkpoint is kept
+    first.send_signal(signal.SIGKILL)
+    first.communicate(timeout=PATIENCE)
+    kept = {int(one.stem[-8:]) for one in (tmp_path / "cache").glob("answers-*")}
+    log.unlink()
+    second = start(given, tmp_path, engine="ray", address=cluster.address)
+    nodes = {cluster.head.name, cluster.second.name}
+    # Each node holds a checkpoint that waits.
+    wait_until(lambda: {node for at, node in logged(log) if at >= 2} >= nodes, second)
+    assert not kept & {at for at, node in logged(log) if node in nodes and at != EPOCHS[-1]} - {0}
+    waiting = {at for at, node in logged(log) if node == cluster.second.name and at >= 2}
+    cluster.second.kill()
+    gate.touch()
+    check_same(told(second), tmp_path, here)
+    # What the lost node had begun ran again on the other one.
+    assert waiting <= {at for at, node in logged(log) if node == cluster.head.name}

@@ -1,0 +1,259 @@
+"""Samples that stream: the numbers of samples in memory, from every kind of source, in memory that does not grow."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import subprocess
+import sys
+import tarfile
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+import undertow as ut
+from undertow.data.streamed import SampleStream, open_reader
+from undertow.errors import BadData
+from undertow.features.stream import Batch
+from undertow.latent.layer import PROBES
+from undertow.latent.probes_streamed import SumsTally
+from undertow.session import Session
+from undertow.session.splits import Split
+
+from .nets import TEST, TRAIN, held_samples, train_samples
+
+KEYS = [
+    "lens",
+    "measure",
+    "checkpoint",
+    "layer",
+    "split",
+    "probe",
+    "fit",
+    "labels",
+    "position",
+    "sample",
+    "shallow",
+]
+
+
+class Mapped(Dataset):
+    def __init__(self, samples):
+        self.x, self.y = samples.x, samples.y
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, row):
+        return self.x[row], int(self.y[row])
+
+
+class Iterated(IterableDataset):
+    def __init__(self, samples, shuffled=False):
+        self.x, self.y, self.shuffled = samples.x, samples.y, shuffled
+
+    def __iter__(self):
+        order = torch.randperm(len(self.x)) if self.shuffled else torch.arange(len(self.x))
+        return ((self.x[row], int(self.y[row])) for row in order)
+
+
+def tar_folder(samples, folder: Path) -> Path:
+    folder.mkdir()
+    for shard, rows in enumerate(torch.arange(len(samples.x)).split(170)):
+        with tarfile.open(folder / f"part-{shard:03d}.tar", "w") as tar:
+            for row in rows.tolist():
+                array = io.BytesIO()
+                np.save(array, samples.x[row].numpy())
+                for ending, content in (
+                    (".npy", array.getvalue()),
+                    (".cls", str(int(samples.y[row])).encode()),
+                ):
+                    about = tarfile.TarInfo(f"{row:06d}{ending}")
+                    about.size = len(content)
+                    tar.addfile(about, io.BytesIO(content))
+    return folder
+
+
+def parquet_folder(samples, folder: Path) -> Path:
+    folder.mkdir()
+    for shard, rows in enumerate(torch.arange(len(samples.x)).split(250)):
+        table = pa.table({"features": samples.x[rows].tolist(), "label": samples.y[rows].tolist()})
+        pq.write_table(table, folder / f"part-{shard}.parquet", row_group_size=100)
+    return folder
+
+
+def hub(samples, *, streaming: bool):
+    datasets = pytest.importorskip("datasets")
+    found = datasets.Dataset.from_dict({"x": samples.x.tolist(), "label": samples.y.tolist()})
+    return found.to_iterable_dataset() if streaming else found
+
+
+SOURCES = {
+    "dataset": lambda samples, folder: Mapped(samples),
+    "iterable": lambda samples, folder: Iterated(samples),
+    "loader": lambda samples, folder: DataLoader(Mapped(samples), batch_size=50, shuffle=True),
+    "loader with workers": lambda samples, folder: DataLoader(Mapped(samples), batch_size=50, num_workers=2),
+    "loader of an iterable": lambda samples, folder: DataLoader(Iterated(samples), batch_size=70),
+    "hub": lambda samples, folder: hub(samples, streaming=False),
+    "streaming hub": lambda samples, folder: hub(samples, streaming=True),
+    "tar": lambda samples, folder: str(tar_folder(samples, folder / "tars")),
+    "parquet": lambda samples, folder: parquet_folder(samples, folder / "tables"),
+}
+
+
+def streamed(source, where="train") -> Split:
+    x = SampleStream(open_reader(source), where)
+    return Split(x, x.labels)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_source_gives_the_samples_in_their_order(kind, tmp_path):
+    if "hub" in kind and find_spec("datasets") is None:
+        pytest.skip("needs datasets: pip install 'undertow[hub]'")
+    samples = train_samples()
+    x = SampleStream(open_reader(SOURCES[kind](samples, tmp_path)), "train")
+    assert len(x) == TRAIN
+    assert torch.equal(x.labels, samples.y)
+    assert torch.equal(torch.cat(list(x.batches(128))), samples.x)
+    assert torch.equal(torch.cat(list(x.batches(64, slice(100, 333)))), samples.x[100:333])
+    rows = torch.tensor([599, 3, 550, 3])
+    assert torch.equal(x.take(rows), samples.x[rows])
+    again = SampleStream(open_reader(Mapped(samples)), "train")
+    assert x.fingerprint == again.fingerprint
+    assert "SampleStream" not in str(type(x.few))
+
+
+def table(found, lenses):
+    rows = found[found["lens"].isin(lenses)].dropna(subset=["value"])
+    return rows.set_index(KEYS)[["value"]].sort_index()
+
+
+@pytest.fixture
+def small_shards(monkeypatch):
+    monkeypatch.setattr("undertow.session.adding.SHARD", 128)
+
+
+def test_an_audit_of_streams_gives_the_numbers_of_samples_in_memory(run, tmp_path, small_shards):
+    settings = {"probes": ("masc", "velpic", "mean", "lda"), "lenses": ("latent", "richness", "temporal")}
+    data = train_samples(), held_samples()
+    whole = ut.audit(run, (data[0].x, data[0].y), (data[1].x, data[1].y), out=tmp_path / "whole", **settings)
+    parts = streamed(Mapped(data[0])), streamed(Iterated(data[1]), "test")
+    found = ut.audit(run, *parts, out=tmp_path / "parts", **settings)
+    own, there = (table(one.table, ["model", "latent", "temporal"]) for one in (found, whole))
+    assert own.index.equals(there.index)
+    off = (own["value"] - there["value"]).abs()
+    shares = own.index.get_level_values("measure").isin(["accuracy", "memorised"])
+    assert off[shares].max() < 1.5 / TEST  # a sample on the border may fall to either side in float32
+    assert (off[shares] > 0).mean() < 0.05
+    np.testing.assert_allclose(own["value"][~shares], there["value"][~shares], rtol=1e-3, atol=1e-5)
+    rich = table(found.table, ["richness"])
+    both = rich.join(table(whole.table, ["richness"]), suffixes=("_parts", ""), how="inner").reset_index()
+    assert {"d_lr", "nc1", "nc2_etf", "effective_dimension", "intensity"} <= set(both["measure"])
+    exact = both[~both["measure"].isin(["quality", "utilisation", "intensity"])]
+    np.testing.assert_allclose(exact["value_parts"], exact["value"], rtol=1e-4, atol=1e-6)
+    assert found.headline == whole.headline
+
+
+def test_many_classes_go_by_sums_and_sketches():
+    """Means and LDA are exact; MASC's and VeLPIC's directions too where the classes' rows fill a small space."""
+    draw = torch.Generator().manual_seed(0)
+    classes, dim = 30, 24
+    y = torch.randint(classes, (3000,), generator=draw)
+    spans = torch.randn(classes, 3, dim, generator=draw)
+    x = torch.einsum("nk,nkd->nd", torch.randn(3000, 3, generator=draw) + 2, spans[y])
+    session = SimpleNamespace(held=lambda key, make: {"given": y})
+    whole = None
+    for start in range(0, 3000, 1000):
+        tally = SumsTally("layer", ("given",), classes, dim, ("masc",), room=10**6)
+        for rows in (slice(at, at + 250) for at in range(start, start + 1000, 250)):
+            tally.take(session, "train", Batch(rows, x[rows], {"layer": x[rows]}))
+        sent = pickle.loads(pickle.dumps(tally))  # as from a worker
+        whole = sent if whole is None else whole
+        if whole is not sent:
+            whole.merge(sent)
+    found, notes = whole.fitted(("masc", "velpic", "mean", "lda", "logistic"), 10**9)
+    for name in ("masc", "velpic", "mean", "lda"):
+        alone = PROBES[name]().fit(x, y).predict(x)
+        assert float((found["given", name].predict(x) == alone).float().mean()) > 0.995, name
+    assert "needs the layer's features in memory" in found["given", "logistic"]
+    assert set(notes) == {("given", "masc"), ("given", "velpic")}
+    assert notes["given", "masc"].startswith("by sketches of ")
+
+
+def test_too_little_memory_says_what_would_do():
+    with pytest.raises(ut.UndertowError, match=r"wanted at least .* for 1,000 classes of 2,048 features"):
+        SumsTally("layer", ("given",), 1000, 2048, ("masc",), room=10**7)
+
+
+def test_what_is_too_large_for_the_memory_streams_and_what_is_not_is_held(run, tmp_path):
+    data = Mapped(train_samples()), Mapped(held_samples())
+    held = Session(run, *data, out=tmp_path)
+    assert not held.samples.stream
+    assert isinstance(held.samples.train.x, torch.Tensor)
+    large = Session(run, *data, out=tmp_path, memory="20KB")
+    assert large.samples.train.streams
+    assert large.samples.train.y.tolist() == held.samples.train.y.tolist()
+    loader = Session(run, DataLoader(data[0], shuffle=True), DataLoader(data[1]), out=tmp_path)
+    assert torch.equal(loader.samples.train.x, held.samples.train.x)
+
+
+def test_a_source_that_changes_its_order_is_refused(run, tmp_path):
+    with pytest.raises(BadData, match="got other samples than in the first pass, from sample 0 on"):
+        ut.audit(run, streamed(Iterated(train_samples(), shuffled=True)), held_samples(), out=tmp_path)
+
+
+def test_what_does_not_add_up_says_what_it_would_need(run, tmp_path):
+    parts = streamed(Mapped(train_samples())), streamed(Mapped(held_samples()))
+    found = ut.audit(run, *parts, out=tmp_path, lenses=("latent", "labels"), probes="mean", memory="190KB")
+    notes = found.about["settings"]["notes"]
+    assert any("of the train samples at once, a third of the memory is" in note for note in notes), notes
+
+
+GROWTH = """
+import json, re, sys, torch
+from torch import nn
+import undertow as ut
+from torch.utils.data import Dataset
+
+class Made(Dataset):
+    def __init__(self, count, seed): self.count, self.seed = count, seed
+    def __len__(self): return self.count
+    def __getitem__(self, row):
+        draw = torch.Generator().manual_seed(1_000_003 * self.seed + row)
+        x = torch.rand(3, 32, 32, generator=draw)
+        x[row % 3, 0] += 1
+        return x, row % 3
+
+def net():
+    first = nn.Conv2d(3, 8, 4, 4), nn.ReLU(), nn.Flatten()
+    return nn.Sequential(*first, nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 3))
+
+if __name__ == "__main__":
+    folder, count = sys.argv[1], int(sys.argv[2])
+    torch.manual_seed(0)
+    with ut.Recorder(folder) as recorder:
+        recorder.save(net(), 1)
+    ut.audit(ut.open_run(folder, model=net), Made(count, 1), Made(count // 5, 2), layers="3", memory="20MB",
+             probes=("masc", "lda"), fits="given", lenses=("latent", "richness"))
+    # Of this process alone: getrusage's peak would begin with that of its parent.
+    print(json.dumps(int(re.search("VmHWM:[^0-9]*([0-9]+)", open("/proc/self/status").read())[1])))
+"""
+
+
+def test_memory_stays_flat_in_the_number_of_samples(tmp_path):
+    """Ten times the samples, 400 MB more of them; held they would show."""
+    peaks = []
+    for count in (4_000, 40_000):
+        command = [sys.executable, "-W", "ignore", "-c", GROWTH, str(tmp_path / str(count)), str(count)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        peaks.append(json.loads(done.stdout.splitlines()[-1]) / 1024)
+    assert peaks[1] - peaks[0] < 60, f"{peaks} MB"
