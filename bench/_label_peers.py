@@ -6,11 +6,14 @@ best_by_family(average_precisions)        # the best setting of each family, wit
 
 from __future__ import annotations
 
+import contextlib
+import io
 import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from cleanlab import Datalab
 from cleanlab.rank import get_label_quality_scores
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -26,7 +29,8 @@ from undertow.labels.voters import direction_votes
 FAMILIES = {
     "AUM": "AUM", "mean loss": "mean loss", "counted wrong": "counted wrong", "kNN in": "kNN 25, inputs",
     "kNN feat": "kNN 25, last", "SimiFeat": "SimiFeat", "Datalab": "Datalab", "means": "class means", "LDA": "LDA",
-    "sketch": "sketch", "cl logistic": "cleanlab, logistic", "cl network": "cleanlab, own",
+    "sketch": "sketch", "cl logistic": "cleanlab, logistic", "cl own": "cleanlab, own",
+    "cl network": "cleanlab, cross-validated",
 }  # fmt: skip
 """Columns: the best of all settings whose name begins so."""
 FOLDS = 5
@@ -87,6 +91,23 @@ def _quality(likely: np.ndarray, y: Tensor, method: str, *, adjust: bool = False
     return 1 - torch.from_numpy(np.asarray(scores))
 
 
+def _datalab(y: Tensor, known: dict[str, np.ndarray]) -> Tensor:
+    """Datalab's label score, as it comes with all its other checks."""
+    lab = Datalab(data={"y": y.numpy()}, label_name="y", verbosity=0)
+    with contextlib.redirect_stdout(io.StringIO()):
+        lab.find_issues(**known)
+    return 1 - torch.from_numpy(lab.get_issues("label")["label_score"].to_numpy().astype(np.float64))
+
+
+def by_folds(likely: dict[int, Tensor], y: Tensor) -> dict[str, Tensor]:
+    """Cleanlab on a network trained on the other folds, at each of its checkpoints (epoch -> (N, C))."""
+    return {
+        f"cleanlab, cross-validated epoch {epoch} {method}": _quality(one.softmax(1).numpy(), y, method)
+        for epoch, one in likely.items()
+        for method in ("self_confidence", "normalized_margin")
+    }
+
+
 def _by_outputs(found: Peers, every: Tensor) -> None:
     y = found.y
     own = y[None, :, None].expand(len(every), -1, 1)
@@ -100,11 +121,13 @@ def _by_outputs(found: Peers, every: Tensor) -> None:
 
 def _by_rows(found: Peers, name: str, rows: Tensor) -> None:
     y, near = found.y, _nearest(rows, 25)
-    soft = functional.one_hot(y[near[:, :10]], found.classes).float().mean(1)
+    for count in (10, 25):
+        soft = functional.one_hot(y[near[:, :count]], found.classes).float().mean(1)
+        own = functional.normalize(soft, dim=1).gather(1, y[:, None])[:, 0]
+        found.scores[f"SimiFeat votes of {count}, {name}"] = -own
     found.scores |= {
         f"kNN 25, {name}": (y[near] != y[:, None]).double().mean(1),
-        f"SimiFeat votes, {name}": -functional.normalize(soft, dim=1).gather(1, y[:, None])[:, 0],
-        f"Datalab kNN, {name}": _quality(soft.numpy(), y, "self_confidence"),
+        f"Datalab features, {name}": _datalab(y, {"features": rows.numpy()}),
     }
     if int(y.bincount(minlength=found.classes).min()) < FOLDS:  # scikit-learn's folds need so many of a class
         return
@@ -115,6 +138,7 @@ def _by_rows(found: Peers, name: str, rows: Tensor) -> None:
         likely = cross_val_predict(model, low, y.numpy(), cv=parts, method="predict_proba")
         for method in ("self_confidence", "normalized_margin"):
             found.scores[f"cleanlab, logistic C={c:g} {method}, {name}"] = _quality(likely, y, method)
+        found.scores[f"Datalab probabilities C={c:g}, {name}"] = _datalab(y, {"pred_probs": likely})
     _by_means(found, name, torch.from_numpy(np.asarray(low)).float(), parts)
 
 

@@ -1,6 +1,6 @@
 """Wrong labels beside other methods: ranking, decision, rate, proposals and seconds, cell by cell.
 
-python bench/labels.py [--cells small,chosen,looked,fresh or names] [--work DIR] [--no-peers] [--report FILE.md]
+python bench/labels.py [--cells small,chosen,fresh or names] [--work DIR] [--no-peers] [--report FILE.md]
 
 Without --cells: one small cell of embedded data. Runs, features and peers are kept in --work, so that a bench that was
 stopped goes on; training all runs took an hour and a half of one core. Cells whose data or packages are not here are
@@ -25,15 +25,14 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
-from _label_cells import CELLS, Cell, Material, Skipped, material
-from _label_peers import FAMILIES, best_by_family, peers
+from _label_cells import CELLS, Cell, Material, Skipped, cross_validated, material
+from _label_peers import FAMILIES, best_by_family, by_folds, peers
 from undertow.files import write_text
 from undertow.labels.judge import LabelBeliefs, View, judge_labels
 
 TITLES = {
     "small": "Small",
     "chosen": "The method was chosen on these",
-    "looked": "Looked at, then the method was changed",
     "fresh": "Never looked at before the method was final",
 }
 
@@ -81,6 +80,8 @@ def beside(cell: Cell, held: Material, work: Path) -> dict[str, Any]:
     path = work / "peers" / f"{cell.name}.json"
     if not path.exists():
         found = peers(held)
+        if (work / "folds" / f"{cell.name}.pt").exists():
+            found.scores |= by_folds(cross_validated(cell, held, work), held.given)
         scores = found.scores if found.wrong.any() else {}
         ap = {
             name: float(average_precision_score(found.wrong, one.nan_to_num()))

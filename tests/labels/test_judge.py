@@ -202,3 +202,19 @@ def test_fifty_thousand_samples_of_a_hundred_classes_take_less_than_a_gigabyte()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     unit = 1 if sys.platform == "darwin" else 1024
     assert int(done.stdout) * unit < 1e9
+
+
+def test_flags_are_called_suspicions_where_the_rate_cannot_be_told(blobs, flipped):
+    rows, true = blobs([300] * 6, apart=0.5)
+    unsure = judge_labels(true, 6, [View(rows=rows)])
+    assert not unsure.rate.told
+    assert unsure.rate.low == 0
+    count = int(unsure.flagged.sum())
+    assert count > 0
+    assert unsure.notes[-1].startswith(
+        f"{count} labels are flagged as the most suspicious, not as wrong: perhaps none"
+    )
+    rows, true = blobs([300] * 6, apart=2.0)
+    sure = judge_labels(flipped(true, 0.2, 6), 6, [View(rows=rows)])
+    assert sure.rate.told
+    assert not sure.notes

@@ -90,8 +90,11 @@ def test_sums_and_weights_are_the_literal_ones(plan):
     pool.add_neighbours(near.clone(), "inputs")
     memorised = agreement(said, plan) - agreement(late, plan)
     assert memorised > MEMORISED
-    first = agreement(inputs, plan) ** 2
-    second = agreement(late, plan) ** 2 / (1 + (memorised / MEMORISED) ** 2)
+    most = float(plan.shares.max())
+    first = ((agreement(inputs, plan) - most) / (1 - most)) ** 4
+    second = max((agreement(late, plan) - memorised - most) / (1 - most), 0.01) ** 4 / (
+        1 + (memorised / MEMORISED) ** 2
+    )
     by_name = {(voter.name, voter.kind): voter for voter in pool.voters}
     assert by_name["inputs", "discriminant"].weight == pytest.approx(first, rel=1e-5)
     assert by_name["fc1 at epoch 9", "discriminant"].weight == pytest.approx(second, rel=1e-5)
@@ -102,6 +105,32 @@ def test_sums_and_weights_are_the_literal_ones(plan):
     torch.testing.assert_close(
         pool.everyone().double(), probes + FEW_NEIGHBOURS * n + answers, atol=2e-3, rtol=2e-3
     )
+
+
+def test_directions_are_heard_as_much_as_is_said(plan):
+    fine, coarse = votes(plan, 2.0, 1), votes(plan, 1.0, 2)
+    pool = Pool(plan)
+    pool.add_view([("discriminant", fine.clone()), ("directions", coarse.clone())], ViewSource("inputs"))
+    a, b = scaled(fine, plan), scaled(coarse, plan)
+    first, second = (voter.weight for voter in pool.voters)
+    both = 2 * (first * a + second * b) / (first + second)
+    torch.testing.assert_close(pool.honest().double(), both, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(pool.everyone().double(), both, atol=1e-3, rtol=1e-3)
+    half = 2 * (first * a + second * b / 2) / (first + second / 2)
+    torch.testing.assert_close(pool.everyone(0.5).double(), half, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(pool.everyone(0.0).double(), 2 * a, atol=1e-3, rtol=1e-3)
+
+
+def test_memorised_labels_are_no_skill(plan):
+    """A layer that foretells much because the network knows its labels by heart weighs less than weak inputs."""
+    pool = Pool(plan)
+    pool.add_outputs(votes(plan, 30.0, 1), 30)  # repeats every label
+    pool.add_view([("discriminant", votes(plan, 1.0, 2))], ViewSource("inputs"))
+    pool.add_view([("discriminant", votes(plan, 1.0, 3))], ViewSource("flat", 30))
+    pool.add_view([("discriminant", votes(plan, 6.0, 4))], ViewSource("deep", 30))
+    _, inputs, _, deep = pool.voters
+    assert deep.agreement > inputs.agreement + 0.2
+    assert deep.weight < inputs.weight
 
 
 def test_probabilities_speak_for_both_probes_of_a_view(plan):

@@ -12,6 +12,7 @@ from undertow.labels.rate import (
     ALLOWANCE,
     LEAST_SKILL,
     MOST_DOUBT,
+    NO_TRUST,
     HonestCounts,
     LabelEvidence,
     blindly_wrong,
@@ -115,7 +116,7 @@ def test_trust_and_what_the_matrix_is_worth():
     assert replace(FLAT, sure=(0.06, 0.10, 0.14)).matrix_trust == 0.5
     assert replace(FLAT, sure=(0.0, 0.01, 0.02)).matrix_trust == 0.5
     for untrusted in (
-        replace(FLAT, doubt=MOST_DOUBT + 0.01), replace(FLAT, doubt=None), replace(FLAT, honest=None),
+        replace(FLAT, doubt=NO_TRUST), replace(FLAT, doubt=None), replace(FLAT, honest=None),
         replace(FLAT, honest=0.9 - LEAST_SKILL / 2),
     ):  # fmt: skip
         assert not untrusted.trusted
@@ -124,6 +125,11 @@ def test_trust_and_what_the_matrix_is_worth():
         assert answer.low == 0
         assert answer.value is None
         assert 0 <= untrusted.guess <= 1
+    between = replace(FLAT, doubt=(MOST_DOUBT + NO_TRUST) / 2)
+    assert not between.trusted
+    assert between.matrix_trust == pytest.approx(
+        0.5
+    )  # fades: a little more doubt does not make all of it worthless
     doubtful = rate_answer(replace(FLAT, doubt=0.2))
     assert "voters differ on 20 %" in doubtful.reason
     assert doubtful.high == pytest.approx(
@@ -179,3 +185,24 @@ def test_labels_given_blindly_are_counted(rate, flipped):
     assert blindly_wrong(pooled, Plan.of(given, 8, 5, 0)) == pytest.approx(
         float((given != true).float().mean()), abs=0.03
     )
+
+
+def test_more_is_suspected_where_overlap_cannot_explain_what_the_surest_contradict():
+    """Rising with doubt: 3 % among the surest is overlap, 16 % is noise up to the surest seven tenths."""
+    overlap = replace(FLAT, sure=(0.03, 0.07, 0.13), honest=0.25, everyone=0.24)
+    assert overlap.guess == pytest.approx(0.4 * 0.24)  # the line through the sure shares ends at 0
+    borders = replace(FLAT, sure=(0.16, 0.24, 0.32), honest=0.41, everyone=0.41)
+    assert borders.guess == pytest.approx(0.32)
+    between = replace(FLAT, sure=(0.10, 0.15, 0.2), honest=0.41, everyone=0.3)
+    floor = between.sure_rate + 0.4 * (0.3 - between.sure_rate)
+    assert between.guess == pytest.approx(floor + 0.5 * (0.2 - floor))
+
+
+def test_the_guess_does_not_jump_where_trust_ends():
+    """Noise that is not blind: half a point more doubt must not change thirty suspects in a hundred to three."""
+    steady = replace(FLAT, sure=(0.4, 0.4, 0.4), honest=0.45, everyone=0.42, ruled_out=0.01)
+    at, beyond = (replace(steady, doubt=MOST_DOUBT + more) for more in (0.0, 0.005))
+    assert at.trusted
+    assert not beyond.trusted
+    assert beyond.guess == pytest.approx(at.guess, rel=0.05)
+    assert replace(steady, doubt=0.5).guess == pytest.approx((0.01 * 0.42) ** 0.5)

@@ -365,7 +365,7 @@ def test_inputs_and_checkpoints_without_numbers_get_one_sentence(run, tmp_path):
         state = {name: value * torch.nan for name, value in run.model(epoch).state_dict().items()}
         torch.save(state, tmp_path / f"epoch_{epoch}.pt")
     own = ut.open_run(tmp_path, model=build)
-    with pytest.raises(BadData, match=r"no epoch gives numbers; epoch 4: .*\. Without a run"):
+    with pytest.raises(BadData, match=r"no checkpoint gives numbers; epoch 4: .*\. Without a run"):
         ut.label_errors(own, (samples.x, samples.y), scaling="half")
     torch.save(run.model(4).state_dict(), tmp_path / "epoch_4.pt")
     found = ut.label_errors(ut.open_run(tmp_path, model=build), (samples.x, samples.y), scaling="half")

@@ -30,7 +30,7 @@ from undertow.labels.settings import LabelConfig
 from undertow.session.answers import AnswersAt, AnswersGauge
 from undertow.session.samples import TEST, TRAIN
 from undertow.session.session import Session, session_of
-from undertow.training.run import Run
+from undertow.training.run import Opened, as_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,7 @@ class Choice:
 
 
 def choose_checkpoint(
-    run: Run | Session,
+    run: Opened | Session,
     train: Any = None,
     test: Any = None,
     *,
@@ -84,8 +84,9 @@ def choose_checkpoint(
 
     chosen = config or LabelConfig.of(**settings)
     noisy = "noisy" if test is not None else chosen.labels
-    if train is None and test is not None and isinstance(run, Run):
-        train = run.data().train
+    if not isinstance(run, Session):
+        run = as_run(run, "choose_checkpoint")
+        train = run.data().train if train is None and test is not None else train
     session = session_of(run, train, test, replace(search_config(chosen), labels=noisy))
     found = errors or label_errors(session, config=chosen)
     _check_same(found, session)
@@ -126,8 +127,7 @@ def _near(rows: list[dict[str, float]]) -> list[dict[str, float]]:
 
 def _row(at: int, answers: AnswersAt, found: LabelErrors, *, held_out: bool) -> dict[str, float]:
     said = torch.from_numpy(answers.said[TRAIN]).long()
-    believed = found.beliefs.gather(1, said[:, None])[:, 0]
-    wrong = 1 - found.beliefs.gather(1, found.given[:, None])[:, 0]
+    believed, wrong = found.found.belief_in(said), 1 - found.found.belief_in(found.given)
     row = {
         "epoch": at, "agreement": float(believed.mean()),
         "on_suspects": float(believed[said != found.given].sum() / wrong.sum()) if bool(wrong.sum() > 0) else 0.0,

@@ -23,6 +23,7 @@ import numpy as np
 from undertow.errors import BadValue
 from undertow.files import aside, write_text
 from undertow.labels.given_files import GUARD, RISKY, Shown
+from undertow.stored.tables import write_table as write_sealed
 
 if TYPE_CHECKING:
     from undertow.labels.findings import LabelErrors
@@ -97,10 +98,10 @@ def named_table(found: "LabelErrors", shown: Shown = NOTHING, rows: Frame = None
 
 def save_table(table: Frame, path: Path) -> Path:
     """Write a .parquet or .csv file; in csv no cell of text can be run as a formula."""
-    with aside(path) as part:
-        if path.suffix == ".parquet":
-            table.to_parquet(part, index=False)
-        else:
+    if path.suffix == ".parquet":
+        write_sealed(path, table)
+    else:
+        with aside(path) as part:
             _guarded(table).to_csv(part, index=False)
     return path
 

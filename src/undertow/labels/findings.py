@@ -10,6 +10,7 @@ found.clean("relabel").write(path)               # for `undertow train --labels`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -100,10 +101,11 @@ class LabelErrors:
         import pandas as pd
 
         rows = torch.arange(len(self.given))
-        named = torch.where(self.proposed == NONE, self.beliefs.argmax(1), self.proposed)
+        likeliest = torch.cat([part.argmax(1) for _, part in self.found.believed()])
+        named = torch.where(self.proposed == NONE, likeliest, self.proposed)
         columns = {
             "sample": rows.numpy(), "given": self.given.numpy(), "proposed": self.proposed.numpy(),
-            "score": self.scores.numpy(), "confidence": self.beliefs[rows, named].double().numpy(),
+            "score": self.scores.numpy(), "confidence": self.found.belief_in(named).double().numpy(),
             "flagged": self.flagged.numpy(),
         }  # fmt: skip
         return pd.DataFrame(columns | ({} if self.true is None else {"true": self.true.numpy()}))
@@ -132,7 +134,9 @@ class LabelErrors:
 
     def _instead(self, suspected: Tensor) -> Tensor:
         """What suspects are called instead: the proposal, or the likeliest other class where they were not flagged."""
-        other = self.beliefs.scatter(1, self.given.clamp(min=0)[:, None], 0.0).argmax(1)
+        given = self.given.clamp(min=0)[:, None]
+        others = (part.scatter(1, given[rows], 0.0) for rows, part in self.found.believed())
+        other = torch.cat([part.argmax(1) for part in others])
         return torch.where(suspected & ~self.flagged, other, self.proposed)
 
     def suspects(self, count: int) -> pd.DataFrame:
@@ -147,6 +151,17 @@ class LabelErrors:
         order = order[self.found.judged[order]]
         suspected = order[self.flagged[order]]
         return torch.cat([spread(suspected, self.given, self.proposed), order[len(suspected) :]])[:count]
+
+    def _repr_html_(self) -> str:
+        """How many are wrong, and the first ten to look at, for notebooks."""
+        first = self.table.iloc[self.review_order(10).numpy()]
+        rows = "".join(
+            f"<tr><td>{int(one.sample)}</td><td>{escape(self.class_name(int(one.given)))}</td>"
+            f"<td>{escape(self.class_name(int(one.proposed)))}</td><td>{one.score:.2f}</td></tr>"
+            for one in first.itertuples()
+        )
+        head = "<tr><th>sample</th><th>given</th><th>proposed</th><th>wrong</th></tr>"
+        return f"<p><b>{escape(f'{self.rate}.'.capitalize())}</b></p><table>{head}{rows}</table>"
 
     def __repr__(self) -> str:
         return f"<LabelErrors: {len(self.given)} samples, {self.rate}>"

@@ -9,8 +9,10 @@ A label is missing where it is -1, NaN, None or an empty text: such samples are 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Any, cast
 
 import numpy as np
@@ -89,8 +91,15 @@ def read_features(features: Any) -> list[View]:
         return []
     if isinstance(features, Mapping):
         parts = cast("Mapping[str, Any]", features)
-        return [View(str(name), rows=_rows(one, str(name))) for name, one in parts.items()]
-    return [View("features", rows=_rows(features, "features"))]
+        return [_view(one, str(name)) for name, one in parts.items()]
+    return [_view(features, "features")]
+
+
+def _view(given: Any, name: str) -> View:
+    """Features where they are; those in a file stay there if they are float32."""
+    rows = _rows(given, name)
+    mapped = isinstance(given, np.memmap) and given.dtype == np.float32 and isinstance(given.base, mmap)
+    return View(name, rows=rows, file=cast("mmap", given.base) if mapped else None)
 
 
 def _rows(given: Any, where: str) -> Tensor:
@@ -100,7 +109,10 @@ def _rows(given: Any, where: str) -> Tensor:
         array = np.asarray(given)
         if array.dtype.kind not in "iufb":
             raise BadData(f"{where}: wanted numbers (N, D), got {array.dtype}.")
-        rows = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+        with warnings.catch_warnings(
+            action="ignore", category=UserWarning
+        ):  # of arrays that must not be written to
+            rows = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
     if rows.ndim < 2:
         raise BadData(f"{where}: wanted features of shape (N, D), got {tuple(rows.shape)}.")
     return rows.flatten(1).float()

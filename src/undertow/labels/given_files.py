@@ -169,7 +169,7 @@ def _read_named(parts: Sequence[str], who: str) -> dict[str, NDArray[Any]]:
 def _arrays(path: Path, who: str) -> dict[str, NDArray[Any]]:
     """The arrays in a file: one without a name, or several with theirs."""
     check_file(path, who, ARRAYS)
-    found = _table_arrays(path, who) if path.suffix == ".parquet" else _numpy_arrays(path, who)
+    found = _table_arrays(path, who) if path.suffix == ".parquet" else _numpy_arrays(path, who, mapped=True)
     if not found or any(one.ndim < 2 or not one.size for one in found.values()):
         got = ", ".join(str(one.shape) for one in found.values()) or "nothing"
         raise BadData(
@@ -178,9 +178,13 @@ def _arrays(path: Path, who: str) -> dict[str, NDArray[Any]]:
     return found if len(found) > 1 else {"": next(iter(found.values()))}
 
 
-def _numpy_arrays(path: Path, who: str) -> dict[str, NDArray[Any]]:
+def _numpy_arrays(path: Path, who: str, *, mapped: bool = False) -> dict[str, NDArray[Any]]:
+    """Arrays by name; a `mapped` one stays in its file and is read when it is looked at."""
+    how: Any = (
+        "c" if mapped and path.suffix == ".npy" else None
+    )  # torch wants arrays that could be written to
     try:
-        stored: Any = np.load(path, allow_pickle=False)
+        stored: Any = np.load(path, how, allow_pickle=False)
         if path.suffix == ".npy":
             return {"": stored}
         with stored:

@@ -12,7 +12,7 @@ classes in float32.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,12 +22,15 @@ from torch import Tensor
 
 from undertow.labels.decide import proposals, suspects
 from undertow.labels.neighbours import neighbour_votes
+from undertow.labels.noise_kind import NoiseKind
 from undertow.labels.noise_model import Anchors, believe, given_log_belief, true_chances
 from undertow.labels.pool import Pool, Voter, tempered
 from undertow.labels.rate import HonestCounts, LabelEvidence, RateAnswer, rate_answer
+from undertow.labels.shelf import IN_MEMORY, Shelf
 from undertow.labels.views import FEWEST, Plan, View, ViewSource
 from undertow.labels.voters import direction_votes, discriminant_votes, narrowed
 
+DEFAULT_ROOM = 1_000_000_000
 TWINS_TOLD = 0.005
 """The share of samples that are there twice from which it is said."""
 
@@ -46,16 +49,31 @@ class LabelBeliefs:
     evidence: LabelEvidence
     voters: tuple[Voter, ...]
     notes: tuple[str, ...]
+    shelf: Shelf = IN_MEMORY
 
     @cached_property
     def beliefs(self) -> Tensor:
         """(N, C) float32: P(true class | features, given label)."""
-        return believe(self.pred_probs, self.labels, self.matrix)
+        table = self.shelf.table(*self.pred_probs.shape)
+        for rows, part in self.believed():
+            table[rows] = part
+        return table
 
     @cached_property
     def proposed(self) -> Tensor:
         """(N,) int64: a class for flagged and unlabelled samples, -1 where there is none to propose."""
-        return proposals(self.beliefs, self.labels, self.flagged)
+        parts = [proposals(part, self.labels[rows], self.flagged[rows]) for rows, part in self.believed()]
+        return torch.cat(parts)
+
+    def believed(self) -> Generator[tuple[slice, Tensor]]:
+        """Blocks of `beliefs`: for what can do without the whole table."""
+        for rows in self.shelf.blocks(self.pred_probs):
+            yield rows, believe(self.pred_probs[rows], self.labels[rows], self.matrix)
+
+    def belief_in(self, classes: Tensor) -> Tensor:
+        """(N,) float32: the belief in one class (N,) of each sample."""
+        numbers = classes.long()[:, None]
+        return torch.cat([part.gather(1, numbers[rows])[:, 0] for rows, part in self.believed()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +86,14 @@ class ViewVotes:
     twins: int = 0
 
 
-def view_votes(rows: Tensor, plan: Plan, seed: int, *, ask_neighbours: bool) -> ViewVotes:
+def view_votes(
+    rows: Tensor, plan: Plan, seed: int, *, ask_neighbours: bool, shelf: Shelf = IN_MEMORY
+) -> ViewVotes:
     """Votes on all samples from their features (N, D), out of fold."""
     rows = narrowed(rows)
-    near = neighbour_votes(rows, plan, seed) if ask_neighbours else None
+    near = neighbour_votes(rows, plan, seed, shelf) if ask_neighbours else None
     return ViewVotes(
-        discriminant_votes(rows, plan).numpy(), direction_votes(rows, plan).numpy(),
+        discriminant_votes(rows, plan, shelf).numpy(), direction_votes(rows, plan, shelf).numpy(),
         None if near is None else near.votes.numpy(), 0 if near is None else near.twins,
     )  # fmt: skip
 
@@ -87,6 +107,7 @@ def judge_labels(
     *,
     folds: int = 5,
     seed: int = 0,
+    room: int = DEFAULT_ROOM,
 ) -> LabelBeliefs:
     """Which labels are wrong, how many, and what they should be.
 
@@ -98,24 +119,36 @@ def judge_labels(
         probabilities: (N, C), each by a model that was not trained on the sample.
         folds: no label is judged by probes that learned it.
         seed: of the folds.
+        room: bytes that tables of samples x classes may take in memory; larger ones lie on disk.
     """
-    judge = Judge(Plan.of(labels, classes, folds, seed))
+    judge = Judge(Plan.of(labels, classes, folds, seed), Shelf.of(len(labels), classes, room))
     for likely in probabilities:
         judge.pool.add_probabilities(likely.cpu(), "probabilities")
     for epoch, logits in outputs:
         judge.pool.add_outputs(logits, epoch)
     for view in views:
         view.check(len(labels))
-        judge.add(view, view_votes(view.rows, judge.plan, seed, ask_neighbours=judge.asks_neighbours(view)))
+        judge.look(view, seed)
     return judge.conclude()
 
 
 class Judge:
     """Folds in votes as they come, then concludes."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.pool, self.notes = plan, Pool(plan), _notes_on(plan)
+    def __init__(self, plan: Plan, shelf: Shelf = IN_MEMORY) -> None:
+        self.plan, self.shelf, self.pool, self.notes = plan, shelf, Pool(plan, shelf), _notes_on(plan)
         self._asked = False
+
+    def look(self, view: View, seed: int) -> None:
+        """Fold in what probes and neighbours say of a view, one after the other: no two tables of votes at once."""
+        if view.file is not None:
+            self.shelf.watch(view.file)
+        rows, own = narrowed(view.rows), (self.plan, self.shelf)
+        probes = (("discriminant", discriminant_votes), ("directions", direction_votes))
+        self.pool.add_view(((kind, votes(rows, *own)) for kind, votes in probes), view)
+        if self.asks_neighbours(view):
+            near = neighbour_votes(rows, self.plan, seed, self.shelf)
+            self._heed(near.votes, near.twins, view)
 
     def asks_neighbours(self, view: View | ViewSource) -> bool:
         """Neighbours cost most: inputs or embeddings are asked, else the first honest checkpoint."""
@@ -131,11 +164,14 @@ class Judge:
             view,
         )
         if votes.near is not None:
-            self.pool.add_neighbours(torch.from_numpy(votes.near), view.title)
-            self._asked = True
-        if votes.twins > TWINS_TOLD * len(self.plan.labels):
+            self._heed(torch.from_numpy(votes.near), votes.twins, view)
+
+    def _heed(self, near: Tensor, twins: int, view: ViewSource) -> None:
+        self.pool.add_neighbours(near, view.title)
+        self._asked = True
+        if twins > TWINS_TOLD * len(self.plan.labels):
             self.notes.append(
-                f"{votes.twins} samples have a twin with the same {view.title}. Twins in other folds vouch for their "
+                f"{twins} samples have a twin with the same {view.title}. Twins in other folds vouch for their "
                 "own label, so wrong labels among them are found less often."
             )
 
@@ -146,16 +182,32 @@ class Judge:
 
 def _conclude(pool: Pool, plan: Plan, notes: list[str]) -> LabelBeliefs:
     # Counted and forgotten before the table of all voters is made: both at once would take twice the memory.
-    honest = HonestCounts.of(pool.honest(), plan, pool.first_choices) if pool.has_honest else None
-    pooled, _ = tempered(pool.everyone(), plan)
-    seen = LabelEvidence.of(honest, pooled, plan, learned=pool.has_learned)
-    matrix = Anchors.of(pooled).matrix(plan, seen.matrix_trust)
-    scores = 1 - given_log_belief(pooled, plan.labels, matrix).exp()
+    shelf = pool.shelf
+    honest = HonestCounts.of(pool.honest(), plan, pool.first_choices, shelf) if pool.has_honest else None
+    kind = NoiseKind.of(honest, float(plan.shares.max()))
+    pooled, _ = tempered(pool.everyone(kind.directions), plan, shelf)
+    seen = LabelEvidence.of(honest, pooled, plan, learned=pool.has_learned, shelf=shelf)
+    matrix = Anchors.of(pooled, shelf).matrix(plan, seen.matrix_trust)
+    sharper = kind.sharpness(matrix)
+    scores = 1 - given_log_belief(pooled, plan.labels, matrix, shelf, sharper).exp()
     scores = torch.where(plan.judged, scores.clamp(0, 1), torch.zeros_like(scores))
+    flagged, rate = suspects(scores, plan.judged, seen.guess), rate_answer(seen)
     return LabelBeliefs(
-        plan.labels, true_chances(pooled), matrix, scores, suspects(scores, plan.judged, seen.guess),
-        plan.judged, rate_answer(seen), seen, tuple(pool.voters), tuple(notes),
+        plan.labels, true_chances(pooled, shelf, sharper), matrix, scores, flagged,
+        plan.judged, rate, seen, tuple(pool.voters), (*notes, *_note_on_flags(flagged, rate)), shelf,
     )  # fmt: skip
+
+
+def _note_on_flags(flagged: Tensor, rate: RateAnswer) -> list[str]:
+    """Flags are a guess where the rate is unknown: whoever drops them must know."""
+    count = int(flagged.sum())
+    if rate.told or not count:
+        return []
+    perhaps = "perhaps none is wrong" if rate.low == 0 else "how many are wrong cannot be told"
+    return [
+        f"{count} labels are flagged as the most suspicious, not as wrong: {perhaps}. Review some before you drop or "
+        "relabel them."
+    ]
 
 
 def _notes_on(plan: Plan) -> list[str]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from undertow.labels.shelf import IN_MEMORY, Shelf
 from undertow.labels.views import Plan
 
 NEIGHBOURS = 25
@@ -37,36 +38,44 @@ class Neighbours:
     twins: int
 
 
-def neighbour_votes(rows: Tensor, plan: Plan, seed: int) -> Neighbours:
+def neighbour_votes(rows: Tensor, plan: Plan, seed: int, shelf: Shelf = IN_MEMORY) -> Neighbours:
     """Shares of classes among the nearest labelled samples, without the sample itself."""
     draws = torch.Generator().manual_seed(seed)
-    unit = _directions(rows, draws)
+    directions = _Directions(rows, draws)
     pool = plan.labelled.nonzero()[:, 0]
     pool = pool[torch.randperm(len(pool), generator=draws)[:MOST_REFERENCES]].sort().values
+    references = directions.of(pool)
     place = torch.full((len(rows),), -1).index_copy_(0, pool, torch.arange(len(pool)))
     given, prior = plan.labels[pool], PRIOR * plan.shares
     count = min(NEIGHBOURS, len(pool) - 1)
-    votes, twins = torch.empty(len(rows), plan.classes), 0
+    votes, twins = shelf.table(len(rows), plan.classes), 0
     for block in torch.arange(len(rows)).split(max(1, BLOCK_CELLS // len(pool))):
-        near, found = _nearest(unit, block, pool, place, count)
+        near, found = _nearest(directions.of(block), references, place[block], count)
         twins += int((near[:, 0] > SAME).sum())
         counts = prior.repeat(len(block), 1).scatter_add_(1, given[found], torch.ones(found.shape))
         votes[block] = (counts / (count + PRIOR)).clamp(min=1e-6).log()
+        shelf.rest()
     return Neighbours(votes, twins)
 
 
-def _nearest(unit: Tensor, block: Tensor, pool: Tensor, place: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Cosines (B, K) and places in the pool (B, K) of the nearest samples, the nearest first."""
-    cosines = unit[block.to(unit.device)] @ unit[pool.to(unit.device)].T
-    own = (place[block] >= 0).nonzero()[:, 0]
-    cosines[own.to(unit.device), place[block[own]].to(unit.device)] = -torch.inf
+def _nearest(rows: Tensor, references: Tensor, own: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Cosines (B, K) and places (B, K) of the nearest references, the nearest first; `own` (B,) is not among them."""
+    cosines = rows @ references.T
+    among = (own >= 0).nonzero()[:, 0]
+    cosines[among.to(rows.device), own[among].to(rows.device)] = -torch.inf
     top = cosines.topk(count, 1)
     return top.values.cpu(), top.indices.cpu()
 
 
-def _directions(rows: Tensor, draws: torch.Generator) -> Tensor:
-    """Centred rows of length 1, narrow enough for many products."""
-    rows = rows.float() - rows.float().mean(0)
-    if rows.shape[1] > WIDEST:
-        rows = rows @ torch.randn(rows.shape[1], DRAWN, generator=draws).to(rows)
-    return functional.normalize(rows, dim=1)
+class _Directions:
+    """Centred rows of length 1, narrow enough for many products; made when they are asked for."""
+
+    def __init__(self, rows: Tensor, draws: torch.Generator) -> None:
+        self._rows, self._centre = rows, rows.mean(0)
+        wide = rows.shape[1] > WIDEST
+        self._onto = torch.randn(rows.shape[1], DRAWN, generator=draws).to(rows) if wide else None
+
+    def of(self, numbers: Tensor) -> Tensor:
+        """(K, D) of some samples."""
+        rows = self._rows[numbers.to(self._rows.device)] - self._centre
+        return functional.normalize(rows if self._onto is None else rows @ self._onto, dim=1)

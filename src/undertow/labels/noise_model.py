@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from undertow.labels.shelf import IN_MEMORY, Shelf
 from undertow.labels.views import Plan
 
 MATRIX_SHARE = 0.75
@@ -28,8 +29,7 @@ PRIOR = 20.0
 """Samples' worth of even noise in each row of the matrix."""
 LEAST_RATE = 0.01
 SHARPER = 2.0
-"""Votes are scaled to foretell given labels, which noise blurs; true classes are sharper. Twice as sharp did best."""
-BLOCK = 8_192
+"""Votes are scaled to foretell given labels, which noise blurs; true classes are sharper (see `noise_kind`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +40,11 @@ class Anchors:
     rank: Tensor  # (N,) float32: 0 for the surest of its named class, towards 1 for the least sure
 
     @classmethod
-    def of(cls, pooled: Tensor) -> Anchors:
+    def of(cls, pooled: Tensor, shelf: Shelf = IN_MEMORY) -> Anchors:
         """Name each sample by its highest vote, and rank it by the distance to the second."""
-        top = pooled.topk(2, 1)
-        margin, named = top.values[:, 0] - top.values[:, 1], top.indices[:, 0]
+        tops = [pooled[rows].topk(2, 1) for rows in shelf.blocks(pooled)]
+        margin = torch.cat([top.values[:, 0] - top.values[:, 1] for top in tops])
+        named = torch.cat([top.indices[:, 0] for top in tops])
         order = margin.argsort(descending=True, stable=True)
         order = order[named[order].argsort(stable=True)]  # by class, the surest first
         sizes = named.bincount(minlength=pooled.shape[1])
@@ -80,33 +81,31 @@ def even_matrix(rate: float, classes: int) -> Tensor:
     return matrix.fill_diagonal_(1 - rate)
 
 
-def true_chances(pooled: Tensor) -> Tensor:
+def true_chances(pooled: Tensor, shelf: Shelf = IN_MEMORY, sharper: float = SHARPER) -> Tensor:
     """P(true class | features) (N, C) float32 from pooled votes at the scale that foretells given labels; in place."""
-    for rows in torch.arange(len(pooled)).split(BLOCK):
-        pooled[rows] = (SHARPER * pooled[rows]).softmax(1)
+    for rows in shelf.blocks(pooled):
+        pooled[rows] = (sharper * pooled[rows]).softmax(1)
     return pooled
 
 
 def believe(clean: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
     """P(true class | features, given label) (N, C) float32; what has no label is believed as its features say."""
-    beliefs = torch.empty_like(clean)
-    for rows in torch.arange(len(clean)).split(BLOCK):
-        given = labels[rows]
-        column = matrix.T[given.clamp(min=0)].float()
-        joint = torch.where(given[:, None] >= 0, clean[rows] * column, clean[rows])
-        beliefs[rows] = joint / joint.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-    return beliefs
+    column = matrix.T[labels.clamp(min=0)].float()
+    joint = torch.where(labels[:, None] >= 0, clean * column, clean)
+    return joint / joint.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
 
 
-def given_log_belief(pooled: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
+def given_log_belief(
+    pooled: Tensor, labels: Tensor, matrix: Tensor, shelf: Shelf = IN_MEMORY, sharper: float = SHARPER
+) -> Tensor:
     """Log of P(given label is right | features, label) (N,) float64, from pooled votes; 0 where there is no label.
 
     In logarithms: ranking the surest errors needs chances far below what float32 holds beside 1.
     """
     found = torch.zeros(len(pooled), dtype=torch.float64)
     ways = matrix.log().T  # row g: log P(given g | true k)
-    for rows in (labels >= 0).nonzero()[:, 0].split(BLOCK):
-        given = labels[rows]
-        joint = SHARPER * pooled[rows].double() + ways[given]
+    for rows in shelf.blocks(pooled):
+        given = labels[rows].clamp(min=0)
+        joint = sharper * pooled[rows].double() + ways[given]
         found[rows] = joint.log_softmax(1).gather(1, given[:, None])[:, 0]
-    return found
+    return found.masked_fill_(labels < 0, 0.0)

@@ -8,17 +8,18 @@
     pool.everyone()                                     # (N, C): by all
 
 A vote is centred and scaled to where, as a softmax, it foretells given labels best: out of fold, so a voter that knows
-nothing shrinks to nothing. Beyond that it weighs the square of its agreement with given labels, unless it comes by
-that through memorising them: where a network repeats more of its labels than a probe on its first layer
-foretells out of fold, by a tenth, its layers count half. Weights learned by stacking, on given labels or on
-neighbours' labels, lost to plain averages: the first reward memorising, the second reward neighbours.
+nothing shrinks to nothing. Beyond that it weighs the fourth power of what it foretells of given labels, less what it
+may have by memorising them: where a network repeats more of its labels than a probe on its first layer foretells out
+of fold, the difference is not credited, and at a tenth its layers count half. Votes of class directions are summed
+apart: the kind of noise decides how much they are heard (`noise_kind`). Weights learned by stacking, on given labels
+or on neighbours' labels, lost to plain averages: the first reward memorising, the second reward neighbours.
 A network's own answers were learned from the very label that is judged, so no scale can be found for them in this
 way: they get half the say of a probe. Outputs come before the views of their epoch, since they tell what is memorised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,6 +27,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from undertow.errors import BadData
+from undertow.labels.rate import skill_of
+from undertow.labels.shelf import IN_MEMORY, Shelf
 from undertow.labels.views import Plan, ViewSource
 
 SCALES = torch.logspace(-2, 1.3, 23)
@@ -33,6 +36,10 @@ MOST_ROWS = 5000
 """Samples on which a scale is sought: one number needs no more."""
 MEMORISED = 0.1
 """What a network may know of given labels beyond its first layer's probe until its layers count half."""
+POWER, LEAST_CREDIT = 4, 0.01
+"""How much more a voter weighs that foretells more; what foretells nothing still weighs this much."""
+COARSE = " directions"
+"""Of the parts in which votes of class directions are summed, apart from those of discriminants."""
 ANSWERS = 0.5
 """The say of the network's answers beside that of a probe."""
 NEIGHBOURS, FEW_NEIGHBOURS = 1.0, 0.4
@@ -54,8 +61,8 @@ class Voter:
 class Pool:
     """Sums of scaled votes (N, C) float32; what is never added takes no memory."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, shelf: Shelf = IN_MEMORY) -> None:
+        self.plan, self.shelf = plan, shelf
         self.voters: list[Voter] = []
         self.first_choices: list[Tensor] = []  # of honest voters: (N,) int32
         self._sums: dict[str, Tensor] = {}
@@ -65,21 +72,27 @@ class Pool:
 
     def add_view(self, votes: Iterable[tuple[str, Tensor]], view: ViewSource) -> None:
         """Fold in what probes say of a view, as (kind of probe, votes); shallow layers of an epoch before deep ones."""
-        part = "early" if view.honest else "late"
         for kind, vote in votes:
+            part = ("early" if view.honest else "late") + (COARSE if kind == "directions" else "")
             vote, voter = self._heard(vote, view.title, kind)
             shallow = self._foretold.setdefault(view.epoch, voter.agreement)
             memorised = max(0.0, self._repeated.get(view.epoch, voter.agreement) - shallow)
             if view.untouched:
                 memorised = 0.0
-            weight = voter.agreement**2 / (1 + (memorised / MEMORISED) ** 2)
+            elif (
+                kind == "directions"
+            ):  # they hardly follow what the network memorises, unless it shows in their own
+                memorised = min(memorised, max(0.0, voter.agreement - shallow))
+            weight = self._weight_of(voter, memorised)
             reason = "saw no label" if view.untouched else f"{100 * memorised:.0f} % of labels memorised"
             self._add(part, vote, replace(voter, weight=weight, reason=reason), honest=view.honest)
+            del vote  # the next one may be made only now, in the same room
 
     def add_probabilities(self, likely: Tensor, name: str) -> None:
         """Fold in out-of-sample probabilities; they speak for both probes of a view."""
-        vote, voter = self._heard(likely.float().clamp(min=1e-6).log(), name, "probabilities")
-        weight = 2 * voter.agreement**2
+        logs = self._table_of(likely, lambda part: part.float().clamp(min=1e-6).log())
+        vote, voter = self._heard(logs, name, "probabilities")
+        weight = 2 * self._weight_of(voter, 0.0)
         self._add("early", vote, replace(voter, weight=weight, reason="out of sample, as given"), honest=True)
 
     def add_neighbours(self, vote: Tensor, name: str) -> None:
@@ -90,7 +103,7 @@ class Pool:
     def add_outputs(self, logits: Tensor, epoch: float) -> None:
         """Fold in a checkpoint's own answers."""
         vote, voter = self._heard(
-            logits.to("cpu", torch.float32, copy=True), f"answers at epoch {epoch:g}", "dynamics"
+            self._table_of(logits, Tensor.float), f"answers at epoch {epoch:g}", "dynamics"
         )
         self._repeated[epoch] = voter.agreement
         self._add(
@@ -100,35 +113,54 @@ class Pool:
     @property
     def has_honest(self) -> bool:
         """Whether any voter cannot have memorised labels."""
-        return "early" in self._sums or "near" in self._sums
+        return any(part in self._sums for part in ("early", "early" + COARSE, "near"))
 
     @property
     def has_learned(self) -> bool:
         """Whether any voter has learned the labels."""
-        return "late" in self._sums or "said" in self._sums
+        return any(part in self._sums for part in ("late", "late" + COARSE, "said"))
 
     def honest(self) -> Tensor:
         """(N, C) by voters that cannot have memorised labels; by all where there are none."""
         if not self.has_honest:
             return self.everyone()
-        return self._table({"early": 2 / self._weight("early"), "near": 1 / self._weight("near")})
+        return self._table({**self._probes(("early",), 1.0), "near": 1 / self._weight("near")})
 
-    def everyone(self) -> Tensor:
-        """(N, C) by all voters."""
-        probe = 2 / self._weight("early", "late")
+    def everyone(self, directions: float = 1.0) -> Tensor:
+        """(N, C) by all voters; `directions` is the say of class directions beside discriminants."""
+        probes = self._probes(("early", "late"), directions)
         near = FEW_NEIGHBOURS if self.has_learned else NEIGHBOURS
-        share = {"early": probe, "late": probe, "near": near / self._weight("near")}
+        share = {**probes, "near": near / self._weight("near")}
         if "said" in self._sums:
-            others = self._spread({"early": probe / 2, "late": probe / 2})
+            others = self._spread({part: say / 2 for part, say in probes.items()})
             share["said"] = ANSWERS * others / max(self._spread({"said": 1.0}), 1e-12)
         return self._table(share)
+
+    def _probes(self, parts: Sequence[str], directions: float) -> dict[str, float]:
+        """The shares of discriminants and of directions: those of two probes together."""
+        says = dict.fromkeys(parts, 1.0) | {part + COARSE: directions for part in parts}
+        total = sum(say * self._weights.get(part, 0.0) for part, say in says.items())
+        if not total:  # directions alone, without a say: there is nobody else
+            return {part: 2 / self._weight(*says) for part in says}
+        return {part: 2 * say / total for part, say in says.items()}
+
+    def _weight_of(self, voter: Voter, memorised: float) -> float:
+        """A power of what it foretells beyond the commonest label and beyond what the network has memorised."""
+        skill = skill_of(voter.agreement - memorised, float(self.plan.shares.max()))
+        return max(skill, LEAST_CREDIT) ** POWER / (1 + (memorised / MEMORISED) ** 2)
 
     def _weight(self, *parts: str) -> float:
         """The weights of all voters of some parts; 1 where there are none."""
         return sum(self._weights.get(part, 0.0) for part in parts) or 1.0
 
-    def _table(self, share: Mapping[str, float], rows: slice = slice(None)) -> Tensor:
+    def _table(self, share: Mapping[str, float]) -> Tensor:
         """The sum of parts, each times its share: one new table, whatever there is."""
+        total = self.shelf.table(len(self.plan.labels), self.plan.classes)
+        for rows in self.shelf.blocks(total):
+            total[rows] = self._sum(share, rows)
+        return total
+
+    def _sum(self, share: Mapping[str, float], rows: slice) -> Tensor:
         there = [part for part in share if part in self._sums]
         if not there:
             raise BadData(
@@ -144,7 +176,7 @@ class Pool:
         if not any(part in self._sums for part in share):
             return 1.0
         step = max(1, len(self.plan.labels) // MOST_ROWS)
-        return float(self._table(share, slice(None, None, step)).std())
+        return float(self._sum(share, slice(None, None, step)).std())
 
     def _heard(self, vote: Tensor, name: str, kind: str) -> tuple[Tensor, Voter]:
         """The vote at its scale, and who gave it."""
@@ -153,33 +185,50 @@ class Pool:
                 f"{name}: wanted ({len(self.plan.labels)}, {self.plan.classes}), samples by classes, "
                 f"got {tuple(vote.shape)}."
             )
-        if not torch.isfinite(vote).all():
+        if not all(bool(vote[rows].isfinite().all()) for rows in self.shelf.blocks(vote)):
             raise BadData(f"{name}: wanted finite numbers, got NaN or infinity.")
-        vote, scale = tempered(vote, self.plan)
-        known = self.plan.labelled
-        agreement = float((vote[known].argmax(1) == self.plan.labels[known]).float().mean())
+        vote, scale = tempered(vote, self.plan, self.shelf)
+        known, named = self.plan.labelled, self.shelf.argmax(vote)
+        agreement = float((named[known] == self.plan.labels[known]).float().mean())
         return vote, Voter(name, kind, scale, agreement, 1.0, "")
 
     def _add(self, part: str, vote: Tensor, voter: Voter, *, honest: bool) -> None:
         self.voters.append(voter)
         if honest:
-            self.first_choices.append(vote.argmax(1).int())
-        weight = max(voter.weight, 1e-6)
+            self.first_choices.append(self.shelf.argmax(vote).int())
+        weight = max(voter.weight, LEAST_CREDIT**POWER)
         self._weights[part] = self._weights.get(part, 0.0) + weight
         held = self._sums.get(part)
-        self._sums[part] = vote.mul_(weight) if held is None else held.add_(vote, alpha=weight)
+        for rows in self.shelf.blocks(vote):
+            if held is None:
+                vote[rows] *= weight
+            else:
+                held[rows].add_(vote[rows], alpha=weight)
+        self._sums[part] = vote if held is None else held
+
+    def _table_of(self, votes: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """A table of our own, for votes that others may need as they are."""
+        table = self.shelf.table(len(votes), votes.shape[1])
+        for rows in self.shelf.blocks(table):
+            table[rows] = change(votes[rows]).cpu()
+        return table
 
 
-def tempered(vote: Tensor, plan: Plan) -> tuple[Tensor, float]:
+def tempered(vote: Tensor, plan: Plan, shelf: Shelf = IN_MEMORY) -> tuple[Tensor, float]:
     """The vote, each row centred, at the scale at which its softmax foretells given labels best; and that scale.
 
     In place: a table of all samples and classes is not copied.
     """
-    vote -= vote.mean(1, keepdim=True)
-    vote /= max(float(vote.std()), 1e-12)
+    squares = 0.0
+    for rows in shelf.blocks(vote):
+        vote[rows] -= vote[rows].mean(1, keepdim=True)
+        squares += float(vote[rows].square().sum(dtype=torch.float64))
+    spread = max((squares / (vote.numel() - 1)) ** 0.5, 1e-12)
     known = plan.labelled.nonzero()[:, 0]
     known = known[:: max(1, len(known) // MOST_ROWS)]
-    seen, given = vote[known], plan.labels[known]
+    seen, given = vote[known] / spread, plan.labels[known]
     losses = torch.stack([functional.cross_entropy(scale * seen, given) for scale in SCALES])
     scale = float(SCALES[losses.argmin()])
-    return vote.mul_(scale), scale
+    for rows in shelf.blocks(vote):
+        vote[rows] *= scale / spread
+    return vote, scale

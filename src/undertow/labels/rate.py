@@ -27,11 +27,14 @@ import torch
 from torch import Tensor
 
 from undertow.labels.noise_model import Anchors
+from undertow.labels.shelf import IN_MEMORY, Shelf
 from undertow.labels.views import Plan
 
 SURE_SHARES = (0.3, 0.5, 0.7)
 MOST_DOUBT = 0.065
 """Disagreement among honest voters on the surer half up to which they are trusted."""
+NO_TRUST = 0.2
+"""Disagreement from which nothing is guessed from what they are sure of."""
 LEAST_SKILL = 0.1
 """Voters that foretell labels hardly better than the commonest one does agree for no good reason."""
 ALLOWANCE = 0.01
@@ -43,8 +46,13 @@ LEAST_FLOOR = 0.03
 WIDEST_TOLD = 0.25
 OF_OVERLAP = 0.4
 """Of labels that all contradict beyond the sure rate: how many are guessed wrong at least."""
-RESOLVED, STEEPNESS = 0.5, 2.5
+RESOLVED, STEEPNESS = 0.5, 3.0
 """Learning resolves overlap, not noise: where less than this share of it is resolved, more of the rest is noise."""
+LEARNED_COUNT = 0.7
+"""The say of all voters beside honest ones in the count of blind labels: theirs errs low, that of weak ones high."""
+NO_OVERLAP, ALL_NOISE = 0.05, 0.15
+"""Contradicted labels among the surest three tenths: overlap alone makes fewer than the first; from the second on,
+what is contradicted among the surest seven tenths is guessed wrong."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +65,34 @@ class HonestCounts:
     blind: float
 
     @classmethod
-    def of(cls, pooled: Tensor, plan: Plan, first_choices: list[Tensor]) -> HonestCounts:
+    def of(
+        cls, pooled: Tensor, plan: Plan, first_choices: list[Tensor], shelf: Shelf = IN_MEMORY
+    ) -> HonestCounts:
         """Count on pooled votes (N, C), and on the first choice (N,) of each voter."""
-        anchors = Anchors.of(pooled)
-        sure = tuple(anchors.disagreement(share, plan) for share in SURE_SHARES)
+        anchors = Anchors.of(pooled, shelf)
+        sure = _sure(anchors, plan)
         doubt = _doubt(anchors, first_choices, plan.judged)
         return cls(sure, doubt, anchors.disagreement(1.0, plan), blindly_wrong(pooled, plan))
+
+
+def _sure(anchors: Anchors, plan: Plan) -> tuple[float, ...]:
+    """Disagreement with given labels among the surest shares."""
+    return tuple(anchors.disagreement(share, plan) for share in SURE_SHARES)
+
+
+def skill_of(agreement: float, commonest: float) -> float:
+    """What is foretold of given labels beyond always naming the commonest; 1 for all of it."""
+    return (agreement - commonest) / max(1 - commonest, 1e-9)
+
+
+def is_trusted(contradicted: float, commonest: float, doubt: float | None) -> bool:
+    """Whether honest voters, where they are sure, know the class: they foretell labels, and agree."""
+    return skill_of(1 - contradicted, commonest) >= LEAST_SKILL and doubt is not None and doubt <= MOST_DOUBT
+
+
+def course(sure: tuple[float, ...]) -> float:
+    """The rate among the surest by that among the less sure; 0 where there is next to none."""
+    return sure[0] / sure[-1] if sure[-1] >= LEAST_FLOOR else 0.0
 
 
 def _doubt(anchors: Anchors, first_choices: list[Tensor], judged: Tensor) -> float | None:
@@ -89,42 +119,48 @@ class LabelEvidence:
     ruled_out: float  # labels given blindly, by both pools
 
     @classmethod
-    def of(cls, honest: HonestCounts | None, everyone: Tensor, plan: Plan, *, learned: bool) -> LabelEvidence:
+    def of(
+        cls,
+        honest: HonestCounts | None,
+        everyone: Tensor,
+        plan: Plan,
+        *,
+        learned: bool,
+        shelf: Shelf = IN_MEMORY,
+    ) -> LabelEvidence:
         """Count on the pooled votes (N, C) of all voters, beside what was counted on those of honest ones."""
-        judged = plan.judged
+        judged, named = plan.judged, shelf.argmax(everyone)
         blind = blindly_wrong(everyone, plan)
         return cls(
             int(judged.sum()), plan.classes,
-            honest.sure if honest else tuple(Anchors.of(everyone).disagreement(share, plan) for share in SURE_SHARES),
+            honest.sure if honest else _sure(Anchors.of(everyone, shelf), plan),
             honest.doubt if honest else None,
             honest.contradicted if honest else None,
             float(plan.shares.max()),
-            float((everyone.argmax(1)[judged] != plan.labels[judged]).float().mean()),
+            float((named[judged] != plan.labels[judged]).float().mean()),
             learned,
-            (blind + honest.blind) / 2 if honest else blind,
+            LEARNED_COUNT * blind + (1 - LEARNED_COUNT) * honest.blind if honest else blind,
         )  # fmt: skip
 
     @property
     def trusted(self) -> bool:
         """Whether honest voters, where they are sure, know the class: they foretell labels, and agree."""
-        return self.skill >= LEAST_SKILL and self.doubt is not None and self.doubt <= MOST_DOUBT
+        return self.honest is not None and is_trusted(self.honest, self.commonest, self.doubt)
 
     @property
     def flat(self) -> float:
         """The rate among the surest by that among the less sure; 0 where there is next to none."""
-        return self.sure[0] / self.sure[-1] if self.sure[-1] >= LEAST_FLOOR else 0.0
+        return course(self.sure)
 
     @property
     def matrix_trust(self) -> float:
-        """How far named classes tell how labels go wrong: by half where overlap may look like noise."""
-        return 0.0 if not self.trusted else 1.0 if self.flat >= FLAT else 0.5
+        """How far named classes tell how labels go wrong: by half where it may be overlap, less with doubt."""
+        return self._trust * (1.0 if self.flat >= FLAT else 0.5)
 
     @property
     def skill(self) -> float:
         """What honest voters foretell of given labels beyond always naming the commonest; 1 for all of it."""
-        if self.honest is None:
-            return 0.0
-        return (1 - self.honest - self.commonest) / max(1 - self.commonest, 1e-9)
+        return 0.0 if self.honest is None else skill_of(1 - self.honest, self.commonest)
 
     @property
     def sure_rate(self) -> float:
@@ -139,17 +175,32 @@ class LabelEvidence:
 
         With trust: the rate among sure samples, which leaves noise near borders out, and some of what all voters
         contradict beyond it, which is noise or overlap. Voters that have learned the labels resolve overlap: the less
-        they do, compared with honest ones, the more of it is noise. Without trust: the (geometric) middle between
-        labels that look given blindly and those that are contradicted.
+        they do, compared with honest ones, the more of it is noise. Where the rate rises with doubt, and even the
+        surest samples are contradicted more often than overlap explains, more of what is contradicted is suspected.
+        Without trust: the (geometric) middle between labels that look given blindly and those that are contradicted.
         """
-        if not self.trusted or self.honest is None:
-            return (min(self.ruled_out, self.everyone) * self.everyone) ** 0.5
+        unknown = (min(self.ruled_out, self.everyone) * self.everyone) ** 0.5
+        return unknown + self._trust * (self._known_guess() - unknown) if self._trust else unknown
+
+    @property
+    def _trust(self) -> float:
+        """1 where voters are trusted, less the more they differ: a count does not jump at the border of trust."""
+        if self.doubt is None or self.skill < LEAST_SKILL:
+            return 0.0
+        return min(1.0, max(0.0, (NO_TRUST - self.doubt) / (NO_TRUST - MOST_DOUBT)))
+
+    def _known_guess(self) -> float:
+        assert self.honest is not None
         rises = self.sure[-1] - self.sure[0] > _error(self.sure[0], SURE_SHARES[0] * self.count)
         floor = self.sure_rate if rises else sum(self.sure) / len(self.sure)
         floor = min(
             floor, self.honest
         )  # more is the luck of few samples: all honest voters together contradict fewer
-        return floor + self._noise_share(floor) * max(0.0, self.everyone - floor)
+        guess = floor + self._noise_share(floor) * max(0.0, self.everyone - floor)
+        if self.flat >= FLAT:
+            return guess
+        noise = min(1.0, max(0.0, (self.sure[0] - NO_OVERLAP) / (ALL_NOISE - NO_OVERLAP)))
+        return guess + noise * max(0.0, self.sure[-1] - guess)
 
     def _noise_share(self, floor: float) -> float:
         """Of what all voters contradict beyond the floor, the share that is guessed to be noise."""

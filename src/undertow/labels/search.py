@@ -14,6 +14,7 @@ memorised it; and the network's own answers over time. docs/labels.md says why t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -24,26 +25,34 @@ import torch
 
 from undertow.errors import BadData, BadValue
 from undertow.features.layers import INPUT
+from undertow.labels.cost import SearchCost
 from undertow.labels.findings import LabelErrors
-from undertow.labels.given import read_features, read_labels, read_probabilities
+from undertow.labels.given import GivenLabels, read_features, read_labels, read_probabilities
 from undertow.labels.judge import Judge, LabelBeliefs, ViewVotes, judge_labels
 from undertow.labels.settings import AUTO, LabelConfig
-from undertow.labels.views import Plan
+from undertow.labels.shelf import Shelf
+from undertow.labels.views import Plan, View
 from undertow.labels.votes_gauge import TrainOutputsGauge, VotesGauge, epochs_at, seen_at
 from undertow.session.gauge import Gauge
-from undertow.session.progress import Progress
+from undertow.session.progress import Progress, python_progress
 from undertow.session.samples import TRAIN
 from undertow.session.session import Session, session_of
-from undertow.training.run import Run
+from undertow.session.sight import pack
+from undertow.session.splits import take
+from undertow.sizes import parse_size
+from undertow.training.run import Opened
 
 MOST_CHECKPOINTS = 8
 """Chosen evenly in the logarithm of the epoch: early ones know the classes, late ones the labels."""
 FEWEST_SAMPLES = 50
+TIMED = 256
+"""Samples in the batch by which a pass is timed."""
 
 
 def label_errors(
-    run: Run | Session | None = None,
+    run: Opened | Session | None = None,
     train: Any = None,
+    test: Any = None,
     *,
     features: Any = None,
     labels: Any = None,
@@ -55,9 +64,10 @@ def label_errors(
     """Score every label by what everything else says of its sample.
 
     Args:
-        run: checkpoints, ours or anyone's (`open_run`), or a session of them.
-        train: what it was trained on, with the labels it was trained on: (x, y), Samples, a DataSet or a torch
-            Dataset; a run's own data when not given.
+        run: checkpoints, ours or anyone's (`open_run`), their path, a session of them, or one model.
+        train: what it was trained on, with the labels it was trained on: (x, y), (x, y, true), Samples, a DataSet, a
+            torch Dataset or a DataLoader; a run's own data when not given.
+        test: samples that it was not trained on, for other verbs that share the session; no label of theirs is judged.
         features: without a run: (N, D) features that never saw the labels, or several by name.
         labels: their labels: class numbers or names; -1, NaN, None or an empty text where one is missing.
         pred_probs: (N, C) out-of-sample probabilities in the order of the sorted class names, or several of them.
@@ -67,10 +77,10 @@ def label_errors(
     """
     chosen = config or LabelConfig.of(**settings)
     if run is None:
-        return _without_run(features, labels, pred_probs, chosen)
+        return _without_run(features, labels, pred_probs, chosen, progress)
     if features is not None or labels is not None or pred_probs is not None:
         raise BadValue("label_errors", "a run, or features and labels", "both", "Leave one of them out.")
-    session = session_of(run, train, None, search_config(chosen), progress=progress)
+    session = session_of(run, train, test, search_config(chosen), progress=python_progress(progress))
     return LabelSearch(session, chosen).watched()
 
 
@@ -79,7 +89,25 @@ def search_config(config: LabelConfig) -> LabelConfig:
     return config if config.checkpoints != AUTO else replace(config, checkpoints="all")
 
 
-def _without_run(features: Any, labels: Any, pred_probs: Any, config: LabelConfig) -> LabelErrors:
+def table_room(config: LabelConfig) -> int:
+    """Bytes for tables of samples x classes: half of the memory; the rest is for features and products."""
+    return parse_size(config.memory) // 2
+
+
+def cost_of(
+    views: Sequence[View], likely: Sequence[Any], given: GivenLabels, config: LabelConfig
+) -> SearchCost:
+    """What a search without a run will take."""
+    return SearchCost(
+        samples=len(given.labels), classes=len(given.names), widths=tuple(view.rows.shape[1] for view in views),
+        asked=len(views), others=len(likely), room=table_room(config),
+        features=sum(view.in_memory for view in views) + sum(4 * one.numel() for one in likely),
+    )  # fmt: skip
+
+
+def _without_run(
+    features: Any, labels: Any, pred_probs: Any, config: LabelConfig, progress: Progress | None
+) -> LabelErrors:
     if labels is None or (features is None and pred_probs is None):
         raise BadValue(
             "label_errors", "a run, or labels with features or pred_probs", "none of them",
@@ -89,9 +117,12 @@ def _without_run(features: Any, labels: Any, pred_probs: Any, config: LabelConfi
     likely = read_probabilities(pred_probs)
     given = read_labels(labels, max((one.shape[1] for one in likely), default=0))
     _check_count(len(given.labels))
+    if progress is not None:
+        progress.plan(str(cost_of(views, likely, given, config)), 0)
     found = judge_labels(
-        given.labels, len(given.names), views, (), likely, folds=config.folds, seed=config.seed
-    )
+        given.labels, len(given.names), views, (), likely, folds=config.folds, seed=config.seed,
+        room=table_room(config),
+    )  # fmt: skip
     return LabelErrors(found, given.names)
 
 
@@ -126,6 +157,7 @@ class LabelSearch:
         if len(self.names) != self.classes:
             self.names = tuple(map(str, range(self.classes)))
         self.plan = Plan.of(self.given, self.classes, config.folds, session.config.seed)
+        self.shelf = Shelf.of(len(self.given), self.classes, table_room(config))
         layers = [name for name in session.layers(config.layers) if name != INPUT]
         if not layers:
             raise BadValue(
@@ -141,7 +173,8 @@ class LabelSearch:
         first = self.numbers[0]
         honest = INPUT not in self.layers and seen_at(self.session, self.layers[0], first).honest
         ask_at = first if honest else None
-        return [VotesGauge(name, self.plan, self.config.folds, self.numbers, ask_at) for name in self.layers]
+        own = (self.plan, self.config.folds, self.numbers, ask_at, self.shelf)
+        return [VotesGauge(name, *own) for name in self.layers]
 
     @cached_property
     def outputs(self) -> TrainOutputsGauge:
@@ -153,13 +186,36 @@ class LabelSearch:
         """All that is wanted of the pass."""
         return [*self.voters, self.outputs]
 
+    def cost(self) -> SearchCost:
+        """What the search will take, by one batch through the network; what was measured before is not taken off."""
+        session, count = self.session, len(self.given)
+        widths = session.widths(self.layers)
+        few = take(session.samples.split(TRAIN).x, torch.arange(min(TIMED, count)))
+        begun = time.process_time()
+        for _ in session.reader(session.example_model).stream(few, list(self.layers)):
+            pass
+        a_pass = (time.process_time() - begun) * count / min(TIMED, count)
+        sizes = {name: 4 * count * width for name, width in widths.items()}
+        rounds = pack(sizes, parse_size(session.config.memory) // 3)
+        held = max((sum(sizes[name] for name in one) for one in rounds), default=0)
+        voting = [
+            widths[name]
+            for name in self.layers
+            for _ in (self.numbers[:1] if name == INPUT else self.numbers)
+        ]
+        return SearchCost(
+            samples=count, classes=self.classes, widths=tuple(voting), others=len(self.numbers), keeps=True,
+            room=table_room(self.config), features=2 * held, passes=a_pass * len(self.numbers) * max(1, len(rounds)),
+        )  # fmt: skip
+
     def found(self) -> LabelErrors:
         """Votes of all views folded in, one after the other."""
         self.session.visit(self.gauges, self.numbers, self._tell)
         if not self.sound:
-            unit, at = self.session.run.unit, self.numbers[-1]
+            at = self.numbers[-1]
             raise BadData(
-                f"label_errors: no {unit} gives numbers; {unit} {at}: {self.session.broken[at]}. Without a run: "
+                f"label_errors: no checkpoint gives numbers; {self.session.run.at_words(at)}: "
+                f"{self.session.broken[at]}. Without a run: "
                 "label_errors(features=X, labels=y)."
             )
         beliefs = self._judged()
@@ -176,20 +232,20 @@ class LabelSearch:
     def watched(self) -> LabelErrors:
         """The same, told to the session's progress."""
         progress, count = self.session.progress, len(self.numbers)
-        words = f"{len(self.voters)} views of {count} checkpoints vote on {len(self.given):,} labels"
-        progress.plan(words, count)
+        progress.plan(str(self.cost()), count)
         self._tells = True
         try:
-            return self.found()
+            with self.session.working():
+                return self.found()
         finally:
             progress.close()
 
     def _tell(self, at: int) -> None:
         if self._tells:
-            self.session.progress.step(f"{self.session.run.unit} {at}", 1 / len(self.numbers))
+            self.session.progress.step(self.session.run.at_words(at), 1 / len(self.numbers))
 
     def _judged(self) -> LabelBeliefs:
-        judge = Judge(self.plan)
+        judge = Judge(self.plan, self.shelf)
         for at in self.sound:  # answers first: they tell how much a checkpoint has memorised
             said = self.session.value(self.outputs, at)
             if said is not None:
@@ -221,14 +277,16 @@ class LabelSearch:
             for at in self.sound if gauge.layer != INPUT else ():
                 votes = self._votes(gauge, at)
                 if votes is not None:
-                    named = torch.from_numpy(votes.directions).argmax(1, keepdim=True)
-                    found[at, gauge.layer] = float(beliefs.beliefs.gather(1, named).mean())
+                    named = torch.from_numpy(votes.directions).argmax(1)
+                    found[at, gauge.layer] = float(beliefs.belief_in(named).mean())
         return found
 
     def _spread(self) -> tuple[int, ...]:
         """A few trained checkpoints; before them the untrained one where inputs cannot vote: it saw no label either."""
-        trained = spread([at for at in self.session.checkpoints if at > 0] or self.session.checkpoints)
-        start = () if INPUT in self.layers else tuple(at for at in self.session.checkpoints if at == 0)
+        known = self.session.checkpoints
+        before = tuple(at for at in known if at == 0) if self.session.initial == 0 else ()
+        trained = spread([at for at in known if at not in before] or known)
+        start = () if INPUT in self.layers else before
         return tuple(dict.fromkeys((*start, *trained)))
 
     def _count_classes(self) -> int:
@@ -247,21 +305,21 @@ class LabelSearch:
         return outputs
 
     def _notes(self) -> list[str]:
-        notes, unit = list[str](), self.session.run.unit
-        last = self.sound[-1]
+        notes, last = list(self.session.run.notes), self.sound[-1]
+        when = self.session.run.at_words(last)
         said = self.session.value(self.outputs, last)
         known = self.plan.labelled.numpy()
         share = 0.0 if said is None else float((said.outputs.argmax(1) == self.given.numpy())[known].mean())
         most = float(self.plan.shares.max())
         if last and share - most <= 0.1 * (1 - most):
             notes.append(
-                f"At {unit} {last} the model agrees with {share:.1%} of the labels, hardly more than always naming the "
+                f"At {when} the model agrees with {share:.1%} of the labels, hardly more than always naming the "
                 f"commonest class ({most:.1%}). Was it trained on these samples with this scaling?"
             )
         if len(self.numbers) == 1:
             notes.append(
-                f"There is one checkpoint only ({unit} {last}). If it has memorised the labels, its layers call wrong "
-                "ones right. Early checkpoints tell more."
+                f"There is one checkpoint only ({when}). If it has memorised the labels, its layers call wrong ones "
+                "right. Early checkpoints tell more."
             )
         missing = (self.plan.shares == 0).nonzero()[:, 0].tolist()
         if missing:
@@ -275,6 +333,7 @@ def spread(trained: Sequence[int]) -> tuple[int, ...]:
     """Up to eight of some checkpoints, evenly in the logarithm of their number."""
     if len(trained) <= MOST_CHECKPOINTS:
         return tuple(trained)
-    wanted = np.geomspace(trained[0], trained[-1], MOST_CHECKPOINTS)
-    nearest = (min(trained, key=lambda epoch: abs(np.log(epoch / want))) for want in wanted)
+    more = int(trained[0] == 0)  # a first epoch that is called 0
+    wanted = np.geomspace(trained[0] + more, trained[-1] + more, MOST_CHECKPOINTS)
+    nearest = (min(trained, key=lambda epoch: abs(np.log((epoch + more) / want))) for want in wanted)
     return tuple(dict.fromkeys(nearest))

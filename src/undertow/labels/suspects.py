@@ -7,7 +7,6 @@ write_facts(found, "y.csv", Path("found"))                # what the report of a
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,13 @@ from torch import Tensor
 
 from undertow._version import __version__
 from undertow.errors import BadData, BadValue
-from undertow.files import aside, write_text
+from undertow.files import aside, together
 from undertow.labels.exports import NOTHING, named_table, save_table
 from undertow.labels.findings import LabelErrors
 from undertow.labels.given_files import Shown
+from undertow.stored.archives import seal_archive
+from undertow.stored.door import write_document
+from undertow.stored.tables import write_part
 
 if TYPE_CHECKING:
     pass
@@ -47,14 +49,17 @@ def write_suspects(
     listed = named_table(found, shown, found.suspects(most))
     rows = listed["sample"].to_numpy()
     pictures = _pictures(x, shown, rows)
-    save_table(listed, folder / TABLE)
-    if pictures is None:
-        (folder / PICTURES).unlink(
-            missing_ok=True
-        )  # of an earlier search: they would not belong to this table
-        return [folder / TABLE]
-    with aside(folder / PICTURES) as part, part.open("wb") as stream:
-        np.savez_compressed(stream, **pictures)
+    # Two searches at once must not leave the table of one beside the pictures of the other.
+    with together(folder):
+        if pictures is None:
+            save_table(listed, folder / TABLE)
+            (folder / PICTURES).unlink(missing_ok=True)  # of an earlier search
+            return [folder / TABLE]
+        with aside(folder / PICTURES) as part, aside(folder / TABLE) as table:
+            pictures["table"] = np.array(write_part(table, listed))
+            with part.open("wb") as stream:
+                np.savez_compressed(stream, **pictures)
+            seal_archive(part)
     return [folder / TABLE, folder / PICTURES]
 
 
@@ -66,7 +71,7 @@ def write_facts(found: LabelErrors, name: str, folder: Path) -> Path:
         "data": {"name": name, "samples": len(found.given), "classes": list(found.classes)},
         "measures": {"flagged": int(found.flagged.sum())},
     }  # fmt: skip
-    write_text(folder / FACTS, json.dumps(facts, ensure_ascii=False))
+    write_document(folder / FACTS, facts)
     return folder / FACTS
 
 

@@ -12,11 +12,13 @@ A label of -1 is missing: such a sample teaches nobody and is judged by all fold
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from mmap import mmap
 
 import torch
 from torch import Tensor
 
 from undertow.errors import BadData
+from undertow.labels.shelf import slices
 
 HONEST_EPOCHS = 2.0
 """A network that saw each label at most so often has memorised next to none."""
@@ -52,6 +54,14 @@ class View(ViewSource):
     """Features of all samples."""
 
     rows: Tensor = field(kw_only=True)  # (N, D)
+    file: mmap | None = field(
+        kw_only=True, default=None
+    )  # in which the rows lie, where they are not in memory
+
+    @property
+    def in_memory(self) -> int:
+        """Bytes."""
+        return 0 if self.file is not None else 4 * self.rows.numel()
 
     def check(self, count: int) -> None:
         """Refuse what is no table of numbers for so many samples."""
@@ -60,7 +70,8 @@ class View(ViewSource):
                 f"{self.title}: wanted features of shape ({count}, D), one row for each label, "
                 f"got {tuple(self.rows.shape)}."
             )
-        bad = (~torch.isfinite(self.rows)).any(1).nonzero()
+        parts = (self.rows[rows] for rows in slices(count, self.rows.shape[1]))
+        bad = torch.cat([~torch.isfinite(part).all(1) for part in parts]).nonzero()
         if len(bad):
             raise BadData(
                 f"{self.title}: wanted finite features, got NaN or infinity in {len(bad)} of {count} rows, first in "

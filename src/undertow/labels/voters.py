@@ -12,10 +12,12 @@ A class that the other folds do not have gets the lowest vote of the row.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from undertow.labels.shelf import IN_MEMORY, Shelf, block_rows
 from undertow.labels.views import Plan
 
 RIDGE = 0.1
@@ -25,15 +27,18 @@ WITHIN_FLOOR = 0.01
 WIDEST, LEADING = 1024, 512
 """Wider features are turned onto their leading directions."""
 MOST_STEPS = 100
-BLOCK = 16_384
-"""Rows that are judged at once, in float64."""
+LARGEST = 1e4
+"""Of rows whose fourth powers, and sums of them, are far from the ends of float32; others are scaled."""
+MANY = 4
+"""Rows of a class by their width, from which their second moments cost less than steps over all rows."""
 
 
 def narrowed(rows: Tensor) -> Tensor:
-    """Rows in float32, of a size whose squares are finite; wide ones on their leading directions, mean kept."""
+    """Rows in float32, of a size whose powers are finite; wide ones on their leading directions, mean kept."""
     rows = rows.float()
-    largest = float(rows.abs().max())
-    rows = rows / 2.0 ** math.frexp(largest)[1] if largest else rows
+    largest = max(map(abs, map(float, rows.aminmax())))
+    if largest and not 1 / LARGEST < largest < LARGEST:
+        rows = rows / 2.0 ** math.frexp(largest)[1]
     if rows.shape[1] <= WIDEST:
         return rows
     draws = torch.Generator().manual_seed(0)
@@ -43,72 +48,75 @@ def narrowed(rows: Tensor) -> Tensor:
     return rows @ basis
 
 
-def discriminant_votes(rows: Tensor, plan: Plan) -> Tensor:
+def discriminant_votes(rows: Tensor, plan: Plan, shelf: Shelf = IN_MEMORY) -> Tensor:
     """Log-likelihoods (N, C) of the classes, up to a constant of each row, out of fold."""
-    rows = rows - rows.mean(0)
-    factor = _factor(rows)
-    parts = [_sums(rows, plan.labels, fold, plan.classes) for fold in plan.folds]
-    all_sizes, all_sums = sum(size for size, _ in parts), sum(total for _, total in parts)
-    votes = torch.empty(len(rows), plan.classes)
-    for fold, (size, total) in zip(plan.folds, parts, strict=True):
-        left = all_sizes - size
-        means = (all_sums - total) / left.clamp(min=1)[:, None]
-        solved = torch.cholesky_solve(means.T, factor)  # (D, C)
-        for block in fold.split(BLOCK):
-            along = (rows[block.to(rows.device)] @ solved.to(rows)).cpu().double()
-            votes[block] = _likelihoods(along, means @ solved, left).float()
+    centre = rows.mean(0)
+    factor, sizes, sums = _moments(rows, centre, plan, shelf)
+    votes = shelf.table(len(rows), plan.classes)
+    for at, fold in enumerate(plan.folds):
+        left = sizes.sum(0) - sizes[at]
+        means = (sums.sum(0) - sums[at]) / left.clamp(min=1)[:, None]
+        weights, offsets = (part.to(rows) for part in _discriminants(means, factor, left))
+        for block in fold.split(block_rows(max(rows.shape[1], plan.classes))):
+            found = (rows[block.to(rows.device)] - centre) @ weights - offsets
+            votes[block] = _lowest_where((left == 0).to(rows.device), found).cpu()
+            shelf.rest()
     return votes
 
 
-def direction_votes(rows: Tensor, plan: Plan) -> Tensor:
+def direction_votes(rows: Tensor, plan: Plan, shelf: Shelf = IN_MEMORY) -> Tensor:
     """Cosines (N, C) with the leading direction of each class, out of fold.
 
     Power iterations for all folds of a class at once: a row counts in every column but that of its own fold.
     """
-    fold_of = plan.fold_of()
-    vectors = rows.new_zeros(len(plan.folds), plan.classes, rows.shape[1])
-    for one in range(plan.classes):
-        mine = (plan.labels == one).nonzero()[:, 0]
-        if len(mine):
-            outside = fold_of[mine] != torch.arange(len(plan.folds))[:, None]  # (F, N of the class)
-            vectors[:, one] = _leading(rows[mine.to(rows.device)], outside.to(rows))
-    lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
-    votes = torch.empty(len(rows), plan.classes)
+    vectors = _class_vectors(rows, plan, shelf)
+    votes = shelf.table(len(rows), plan.classes)
     for at, fold in enumerate(plan.folds):
-        for block in fold.split(BLOCK):
-            mine = block.to(rows.device)
-            votes[block] = _lowest_where(
-                ~vectors[at].any(1), (rows[mine] / lengths[mine]) @ vectors[at].T
-            ).cpu()
+        absent = ~vectors[at].any(1)
+        for block in fold.split(block_rows(max(rows.shape[1], plan.classes))):
+            mine = rows[block.to(rows.device)]
+            votes[block] = _lowest_where(absent, _unit(mine) @ vectors[at].T).cpu()
+            shelf.rest()
     return votes
 
 
-def _sums(rows: Tensor, labels: Tensor, fold: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Sizes (C,) and sums (C, D) float64 of a fold's classes; unlabelled samples count nowhere."""
-    taught = fold[labels[fold] >= 0]
-    total = rows.new_zeros(classes, rows.shape[1])
-    total.index_add_(0, labels[taught].to(rows.device), rows[taught.to(rows.device)])
-    return labels[taught].bincount(minlength=classes).double(), total.cpu().double()
+def _moments(rows: Tensor, centre: Tensor, plan: Plan, shelf: Shelf) -> tuple[Tensor, Tensor, Tensor]:
+    """Cholesky's factor (D, D) of the covariance, and each fold's class sizes (F, C) and sums (F, C, D), in float64.
+
+    Of rows less their centre; unlabelled samples count in no class.
+    """
+    folds, dim = len(plan.folds), rows.shape[1]
+    covariance = torch.zeros(dim, dim, dtype=torch.float64)
+    sums = torch.zeros(folds * plan.classes, dim, dtype=torch.float64)
+    place = torch.where(plan.labelled, plan.fold_of() * plan.classes + plan.labels, -1)
+    for block in shelf.blocks(rows):
+        part = rows[block] - centre
+        covariance += (part.T @ part).cpu()
+        taught = plan.labelled[block]
+        sums.index_add_(0, place[block][taught], part.cpu()[taught].double())
+    sizes = place[plan.labelled].bincount(minlength=len(sums)).double()
+    shape = (folds, plan.classes)
+    return _factor(covariance / len(rows)), sizes.reshape(shape), sums.reshape(*shape, dim)
 
 
-def _likelihoods(along: Tensor, gram: Tensor, sizes: Tensor) -> Tensor:
-    """X' W^-1 m - m' W^-1 m / 2 of Gaussians with one covariance W within classes.
+def _discriminants(means: Tensor, factor: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """W^-1 M' (D, C) and m' W^-1 m / 2 (C,) of Gaussians with one covariance W within classes.
 
     Where S is the covariance of all rows, M the class means and P their shares on a diagonal, W = S - M' P M.
     With B = sqrt(P) M S^-1 M' sqrt(P), which is C x C, W^-1 M' = S^-1 M' sqrt(P) (I - B)^-1 / sqrt(P).
 
     Args:
-        along: x' S^-1 M' of the rows (N, C).
-        gram: M S^-1 M' (C, C).
+        means: M (C, D).
+        factor: Cholesky's of S (D, D).
         sizes: of the classes (C,).
     """
+    solved = torch.cholesky_solve(means.T, factor)  # (D, C)
     shares = (sizes / sizes.sum().clamp(min=1)).sqrt()
-    there = sizes > 0
-    scale = torch.where(there, shares, torch.ones_like(shares))
-    between, turn = torch.linalg.eigh(shares[:, None] * gram * shares)
+    scale = torch.where(sizes > 0, shares, torch.ones_like(shares))
+    between, turn = torch.linalg.eigh(shares[:, None] * (means @ solved) * shares)
     within = (1 - between).clamp(min=WITHIN_FLOOR)
-    solve = scale[:, None] * ((turn / within) @ turn.T) / scale
-    return _lowest_where(~there, along @ solve - (gram @ solve).diagonal() / 2)
+    weights = solved @ (scale[:, None] * ((turn / within) @ turn.T) / scale)
+    return weights, (means.T * weights).sum(0) / 2
 
 
 def _lowest_where(absent: Tensor, votes: Tensor) -> Tensor:
@@ -118,21 +126,53 @@ def _lowest_where(absent: Tensor, votes: Tensor) -> Tensor:
     return torch.where(absent, votes.masked_fill(absent, torch.inf).amin(1, keepdim=True), votes)
 
 
-def _factor(rows: Tensor) -> Tensor:
-    """(D, D) float64 on the CPU: Cholesky's factor of the rows' covariance with its ridge."""
-    covariance = (rows.T @ rows).to("cpu", torch.float64) / len(rows)
+def _factor(covariance: Tensor) -> Tensor:
+    """Cholesky's factor of a covariance with its ridge."""
     mean_variance = covariance.diagonal().mean()
     # Where all rows are the same they are zeros now and tell no classes apart, whatever they are divided by.
     covariance.diagonal().add_(RIDGE * mean_variance if mean_variance > 0 else 1.0)
     return torch.linalg.cholesky(covariance)
 
 
+def _class_vectors(rows: Tensor, plan: Plan, shelf: Shelf) -> Tensor:
+    """(F, C, D): for each fold the leading direction of each class in the others; zeros where there is none."""
+    folds, fold_of = torch.arange(len(plan.folds)), plan.fold_of()
+    vectors = rows.new_zeros(len(folds), plan.classes, rows.shape[1])
+    order = plan.labels.argsort(stable=True)[int((~plan.labelled).sum()) :]
+    for one, mine in enumerate(order.split(plan.labels[order].bincount(minlength=plan.classes).tolist())):
+        if len(mine) > MANY * rows.shape[1]:
+            vectors[:, one] = _leading_of_many(rows, mine, fold_of[mine], len(folds), shelf)
+        elif len(mine):
+            outside = fold_of[mine] != folds[:, None]  # (F, N of the class)
+            vectors[:, one] = _leading(rows[mine.to(rows.device)], outside.to(rows))
+        shelf.rest()
+    return vectors
+
+
 def _leading(rows: Tensor, weights: Tensor) -> Tensor:
     """(F, D): for each row of `weights` (F, N) the leading direction of the rows, towards their mean."""
-    means = weights @ rows
+    return _powered(weights @ rows, lambda now: ((now @ rows.T) * weights) @ rows)
+
+
+def _leading_of_many(rows: Tensor, mine: Tensor, fold_of: Tensor, folds: int, shelf: Shelf) -> Tensor:
+    """The same of rows without those of each fold, by their second moments."""
+    dim = rows.shape[1]
+    sums, seconds = rows.new_zeros(folds, dim).double(), rows.new_zeros(folds, dim, dim).double()
+    for at in range(folds):
+        for block in mine[fold_of == at].split(block_rows(dim)):
+            part = rows[block.to(rows.device)]
+            sums[at] += part.double().sum(0)
+            seconds[at] += part.T @ part
+            shelf.rest()
+    others = (seconds.sum(0) - seconds).to(rows)
+    return _powered((sums.sum(0) - sums).to(rows), lambda now: (others @ now[:, :, None])[:, :, 0])
+
+
+def _powered(means: Tensor, step: Callable[[Tensor], Tensor]) -> Tensor:
+    """(F, D): where power iterations from the means end, towards the means."""
     now = _unit(means)
     for _ in range(MOST_STEPS):
-        after = _unit(((now @ rows.T) * weights) @ rows)
+        after = _unit(step(now))
         still = float((after - now).abs().max()) < 1e-5
         now = after
         if still:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from undertow.features.layers import INPUT
 from undertow.labels.judge import ViewVotes, view_votes
+from undertow.labels.shelf import IN_MEMORY, Shelf
 from undertow.labels.views import Plan, ViewSource
 from undertow.session.gauge import Gauge, Needs
 from undertow.session.samples import TRAIN
@@ -33,11 +34,17 @@ class VotesGauge(Gauge[ViewVotes]):
     stays_in_memory = False
 
     def __init__(
-        self, layer: str, plan: Plan, folds: int, numbers: Sequence[int], ask_at: int | None
+        self,
+        layer: str,
+        plan: Plan,
+        folds: int,
+        numbers: Sequence[int],
+        ask_at: int | None,
+        shelf: Shelf = IN_MEMORY,
     ) -> None:
         """Ask neighbours at the checkpoint `ask_at`, and always of the input."""
         self.layer, self._plan, self._folds = layer, plan, folds
-        self._numbers, self._ask_at = set(numbers), ask_at
+        self._numbers, self._ask_at, self._shelf = set(numbers), ask_at, shelf
         self.name = f"votes {layer}"
         self.depends_on_weights = layer != INPUT
 
@@ -57,7 +64,8 @@ class VotesGauge(Gauge[ViewVotes]):
         """Out of fold."""
         rows = sight.features(TRAIN, self.layer) if sight.holds(self.needs()) else self._pooled(sight)
         ask = self.layer == INPUT or sight.at == self._ask_at
-        return view_votes(rows, self._plan, sight.session.config.seed, ask_neighbours=ask)
+        seed = sight.session.config.seed
+        return view_votes(rows, self._plan, seed, ask_neighbours=ask, shelf=self._shelf)
 
     def _pooled(self, sight: Sight) -> Tensor:
         """A layer too wide to be held, averaged over places."""
@@ -102,8 +110,4 @@ def seen_at(session: Session, layer: str, at: int) -> ViewSource:
 
 def epochs_at(session: Session, at: int) -> float:
     """How often a checkpoint had seen each label: its number, or its steps over those of an epoch."""
-    if session.run.unit == "epoch":
-        return float(at)
-    trained = session.run.config
-    batch = 64 if trained is None else trained.batch_size
-    return at * batch / max(1, len(session.samples.split(TRAIN)))
+    return session.epochs_trained(at)

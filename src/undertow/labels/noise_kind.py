@@ -1,0 +1,66 @@
+"""What kind of noise it looks like, and what follows for who is heard and how sharply.
+
+    kind = NoiseKind.of(honest, commonest)       # counted on honest voters; None where there are none
+    kind.directions                              # the say of class directions beside discriminants, 0 to 1
+    kind.sharpness(matrix)                       # how much sharper true classes are than given labels let them look
+
+Noise of classes (the share of wrong labels is the same among sure and unsure samples): coarse directions of classes
+follow it least, and a matrix tells how labels go wrong. If each class goes wrong into one other, the matrix says most
+and votes are taken as they are; else they are sharpened.
+
+Noise that follows the input (few wrong labels look blind: most are the runner-up): only fine borders tell it from
+overlap, so discriminants speak alone, and what counts is the distance to the best class, not the chance of the given
+one among all: votes are sharpened more. In between, in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from undertow.labels.rate import FLAT, HonestCounts, course, is_trusted
+
+BLIND, LOOKED = 2.0, 4.0
+"""Contradicted labels for each that looks given blindly: noise is blind below the first, follows the input from the
+second on. They are also how much votes are sharpened: between them AP is best near that very number."""
+PEAKED = 0.45
+"""How far wrong labels of a class go into one other, from 0 (evenly) to 1 (all): the matrix tells most from here on."""
+
+
+@dataclass(frozen=True)
+class NoiseKind:
+    """How wrong labels seem to come about."""
+
+    of_classes: bool = False  # trusted voters contradict sure and unsure samples alike
+    looked: float = BLIND  # BLIND to LOOKED
+
+    @classmethod
+    def of(cls, honest: HonestCounts | None, commonest: float) -> NoiseKind:
+        """By what honest voters contradict; blind noise where there are none."""
+        if honest is None:
+            return cls()
+        trusted = is_trusted(honest.contradicted, commonest, honest.doubt)
+        looked = honest.contradicted / max(honest.blind, 1e-6)
+        return cls(trusted and course(honest.sure) >= FLAT, min(LOOKED, max(BLIND, looked)))
+
+    @property
+    def directions(self) -> float:
+        """The say of class directions beside discriminants."""
+        return 1.0 if self.of_classes else (LOOKED - self.looked) / (LOOKED - BLIND)
+
+    def sharpness(self, matrix: Tensor) -> float:
+        """The factor on votes that were scaled to foretell given labels."""
+        if not self.of_classes:
+            return self.looked
+        return 1.0 if peakedness(matrix) >= PEAKED else BLIND
+
+
+def peakedness(matrix: Tensor) -> float:
+    """How far the wrong labels of a class go into one other: 0 evenly, 1 all of them; 0 for two classes."""
+    if len(matrix) < 3:
+        return 0.0
+    wrong = matrix.clone().fill_diagonal_(0)
+    most = float((wrong.amax(1) / wrong.sum(1).clamp(min=1e-12)).mean())
+    even = 1 / (len(matrix) - 1)
+    return max(0.0, (most - even) / (1 - even))
