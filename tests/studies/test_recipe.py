@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from undertow.errors import BadData, BadValue, UnknownName
+from undertow.studies.claims import Claim, ClaimVerdict
 from undertow.studies.findings import Findings, number
 from undertow.studies.outcome import StudyOutcome, read_facts
-from undertow.studies.recipe import SCALES, Case, Claim, ClaimVerdict, Published, ScaleChange, Study
+from undertow.studies.recipe import SCALES, Case, Published, ScaleChange, Study
 from undertow.studies.task import Task
 from undertow.training.config import TrainConfig
 
@@ -177,7 +178,7 @@ def test_a_folder_of_a_later_undertow_is_refused(tmp_path):
     from undertow.errors import NotThere, RunProblem
 
     (tmp_path / "study.json").write_text('{"format": 99, "undertow": "9.0"}')
-    with pytest.raises(RunProblem, match=r"newer undertow: 9\.0, format 99"):
+    with pytest.raises(RunProblem, match=r"got 99 \(undertow 9\.0\). Update undertow"):
         read_facts(tmp_path)
     (tmp_path / "study.json").write_text("{")
     with pytest.raises(RunProblem, match="cannot be read"):

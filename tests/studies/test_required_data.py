@@ -39,7 +39,7 @@ def test_smoke_needs_nothing_from_outside(name):
 
 def test_a_scale_decides_what_is_needed():
     study = find_study("latent/transfer")
-    assert data_needed(study.at("laptop")) == ("mnist", "fashion_mnist")
+    assert data_needed(study.at("laptop")) == ("mnist", "cifar10", "fashion_mnist")
     assert "tiny_imagenet" in data_needed(study)
     assert data_needed(find_study("latent/no-download").at("laptop")) == ()
 
@@ -58,10 +58,10 @@ def test_all_that_is_missing_is_named_once_with_a_way_to_get_it(monkeypatch):
     ]
     with pytest.raises(NotThere) as caught:
         check_data(studies)
-    assert asked == ["mnist", "fashion_mnist"]
+    assert asked == ["mnist", "cifar10", "fashion_mnist"]
     assert str(caught.value) == (
         "Nothing was trained, because data is missing for latent/transfer, temporal/induction. "
-        "mnist: there is no mirror. Set UNDERTOW_DATA. Also missing: fashion_mnist."
+        "mnist: there is no mirror. Set UNDERTOW_DATA. Also missing: cifar10, fashion_mnist."
     )
 
 

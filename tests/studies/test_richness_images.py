@@ -92,18 +92,20 @@ def test_laptop_studies_share_the_run_that_they_have_in_common():
 # ------------------------------------------------------------------------------------------------------ claims
 
 
-def made_up(case, d_lr, test=0.9, *, train=1.0, used=(9, 9), even=0.9, good="strong"):
+def made_up(case, d_lr, test=0.9, *, train=1.0, used=(9, 9), even=0.9, good="strong", constant=0.99):
     """Rows of a case at epochs 1 and 20; `used`: features that carry 95 % of the outputs, then."""
     place = np.arange(1, 101)
     rows = []
     for at, count in zip((1, 20), used, strict=True):
-        quality = np.cumsum(place[::-1] if good == "strong" else place).astype(float)
+        falling = place[::-1] if good == "strong" else place
+        quality = np.cumsum(falling).astype(float)
         curves = {
-            "utilisation": np.where(place < count, 0.4, 0.97), "quality": quality / quality[-1],
+            "utilisation": np.where(place < count, 0.4, 0.97) + 1e-6 * quality, "quality": quality / quality[-1],
             "intensity": np.where(place == 1, 1.0, np.where(place < 10, 0.5, 0.5 * even)) - place * 1e-6,
         }  # fmt: skip
         rows += [
             row("d_lr", d_lr, split="test", checkpoint=at), row("accuracy", test, split="test", checkpoint=at),
+            row("constant_share", constant, split="test", checkpoint=at),
             row("accuracy", train, split="train", checkpoint=at),
         ]  # fmt: skip
         rows += [
@@ -125,16 +127,16 @@ def verdicts(name, *cases):
         (
             "learning-rate",
             (made_up("lr 0.005", 0.05, 0.6, used=(9, 40)), made_up("lr 0.05", 0.02, 0.8), made_up("lr 0.2", 0.03, 0.7)),
-            [True, True, True, True],
+            [True] * 6,
         ),
         (
             "learning-rate",
             (
                 made_up("lr 0.005", 0.05, 0.9),
                 made_up("lr 0.05", 0.02, 0.8, used=(9, 40), good="weak"),
-                made_up("lr 0.2", 0.03, 0.7),
+                made_up("lr 0.2", 0.03, 0.7, constant=0.9),
             ),
-            [False, False, False, False],
+            [False] * 6,
         ),
         (
             "weight-decay-cifar",
@@ -146,11 +148,11 @@ def verdicts(name, *cases):
             (made_up("no decay", 0.15, 0.90), made_up("small decay", 0.02, 0.91), made_up("large decay", 0.03, 0.90)),
             [False, False, False],
         ),
-        ("architecture", (made_up("ResNet-18", 0.03), made_up("MLP", 0.5, 0.5, used=(9, 30))), [True, True, True]),
+        ("architecture", (made_up("ResNet-18", 0.03), made_up("MLP", 0.5, 0.5, used=(9, 30))), [True] * 4),
         (
             "architecture",
-            (made_up("ResNet-18", 0.03, used=(30, 9)), made_up("MLP", 0.06, 0.5)),
-            [False, False, False],
+            (made_up("ResNet-18", 0.03, used=(30, 9)), made_up("MLP", 0.06, 0.5, constant=0.9)),
+            [False] * 4,
         ),
         (
             "label-shuffle",
@@ -162,11 +164,11 @@ def verdicts(name, *cases):
             (made_up("0 % shuffled", 0.03), made_up("10 % shuffled", 0.04, 0.7), made_up("100 % shuffled", 0.2, 0.3)),
             [False, False],
         ),
-        ("cross-entropy", (made_up("cross-entropy", 0.05, even=0.1), made_up("squared error", 0.05)), [True, True]),
+        ("cross-entropy", (made_up("cross-entropy", 0.05, even=0.1), made_up("squared error", 0.05)), [True] * 3),
         (
             "cross-entropy",
-            (made_up("cross-entropy", 0.05, used=(9, 30)), made_up("squared error", 0.05, even=0.5)),
-            [False, False],
+            (made_up("cross-entropy", 0.05, used=(9, 30)), made_up("squared error", 0.05, even=0.5, constant=0.9)),
+            [False] * 3,
         ),
         ("batch-norm", (made_up("without", 0.6, 0.2, used=(9, 80)), made_up("batch norm", 0.07)), [True, True, True]),
         ("batch-norm", (made_up("without", 0.2, 0.9), made_up("batch norm", 0.07, 0.9)), [False, False, False]),

@@ -11,23 +11,27 @@ WANTED = {
         "masc-dynamics": (1, 10), "velpic-dynamics": (2, 11), "velpic-minus-masc": (3, 12),
         "logistic-dynamics": (4, 13), "masc-minus-logistic": (5, 14), "velpic-minus-logistic": (6, 15),
         "transfer": (7, 16, 17, 18), "intervention": (8, 9, 19), "init-vs-trained": (20,), "dropout": (21, 24),
-        "resnet18-modes": (), "no-download": (),
+        "resnet18-modes": (), "no-download": (), "masc-variances": (), "early-transfer": (), "vit": (),
+        "memorised-inputs": (),
     },
     "richness": dict.fromkeys(
         (
             "weight-decay", "target-scale", "encoded-labels", "grokking", "learning-rate", "weight-decay-cifar",
             "architecture", "label-shuffle", "last-layer-only", "batch-norm", "learning-curve", "heaviside",
             "regression", "low-rank", "cross-entropy", "layers", "greedy-layerwise", "nystrom",
+            "learnability", "inductive-bias", "qr",
         ),
         (),
     ),
     "temporal": dict.fromkeys(
         (
             "memory", "window", "forgetting", "transfer", "drift", "induction", "label-noise", "sgd-noise",
-            "reinitialise", "freeze", "bound",
+            "reinitialise", "freeze", "bound", "step-equation", "balance", "linearised", "anisotropy",
+            "training-curves",
         ),
         (),
     ),
+    "beyond": {"three-lenses": ()},
 }  # fmt: skip
 NAMES = [(f"{paper}/{name}", figures) for paper, own in WANTED.items() for name, figures in own.items()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from undertow.errors import BadValue
 from undertow.studies.train_and_measure import run_name, train_and_measure, trained
 from undertow.training.config import TrainConfig
 from undertow.training.run import open_run
+from undertow.training.seal_again import seal_again
 
 CONFIG = TrainConfig(model="mlp:8-8", train_size=100, test_size=50, epochs=2, checkpoints="every:1")
 
@@ -19,14 +21,18 @@ def final_accuracy(run, *, case, seed, factor=1):
     return [{"measure": "accuracy", "value": factor * float(run.metrics["test_accuracy"].iloc[-1])}]
 
 
-def test_rows_carry_case_and_seed(tmp_path):
-    (row,) = train_and_measure(
-        case="plain", seed=3, config=CONFIG.to_dict(), actions=[], measure=f"{__name__}:final_accuracy",
-        options={"factor": 2}, workspace=tmp_path,
+def test_rows_carry_case_and_seed_and_what_was_learned(tmp_path):
+    row, fit, wrong = train_and_measure(
+        case="plain", seed=3, config=replace(CONFIG, noise="0.4").to_dict(), actions=[],
+        measure=f"{__name__}:final_accuracy", options={"factor": 2}, workspace=tmp_path,
     )  # fmt: skip
-    run = trained(CONFIG, [], tmp_path)
+    run = trained(replace(CONFIG, noise="0.4"), [], tmp_path)
     assert (row["case"], row["seed"]) == ("plain", 3)
     assert row["value"] == pytest.approx(2 * float(run.metrics["test_accuracy"].iloc[-1]))
+    last = run.metrics.iloc[-1]
+    assert [one["measure"] for one in (fit, wrong)] == ["train_fit", "train_wrong_fit"]
+    assert (fit["value"], wrong["value"]) == (last["train_fit"], last["train_wrong_fit"])
+    assert fit["note"] == "2 epochs"
 
 
 def test_the_same_training_is_done_once(tmp_path):
@@ -41,7 +47,8 @@ def test_what_a_kill_left_is_taken_up_to_the_same_bits(tmp_path):
     whole = trained(CONFIG, [], tmp_path / "whole")
     cut = trained(CONFIG, [], tmp_path / "cut")
     facts = cut.path / "run.json"
-    facts.write_text(facts.read_text().replace('"finished"', '"finished_": null, "was"'))
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), "finished": None}))
+    seal_again(cut.path)
     cut.checkpoint(2).path.unlink()
     (cut.path / "state.pt").unlink()
     again = trained(CONFIG, [], tmp_path / "cut")

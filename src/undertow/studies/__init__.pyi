@@ -1,12 +1,14 @@
 from .catalogue import STUDIES as STUDIES
 from .catalogue import find_studies as find_studies
 from .catalogue import find_study as find_study
+from .claims import CaseVerdict as CaseVerdict
+from .claims import Claim as Claim
+from .claims import ClaimVerdict as ClaimVerdict
+from .claims import Presupposes as Presupposes
 from .findings import Findings as Findings
 from .outcome import StudyOutcome as StudyOutcome
 from .recipe import SCALES as SCALES
 from .recipe import Case as Case
-from .recipe import Claim as Claim
-from .recipe import ClaimVerdict as ClaimVerdict
 from .recipe import Published as Published
 from .recipe import ScaleChange as ScaleChange
 from .recipe import Study as Study

@@ -28,7 +28,9 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "richness.plain_nets": ("batch-norm", "last-layer-only"),
     "richness.known_functions": ("heaviside", "regression", "nystrom"),
     "richness.grokking": ("grokking",),
-    "richness.depth": ("learning-curve", "low-rank", "layers", "greedy-layerwise"),
+    "richness.linear_models": ("learnability", "inductive-bias"),
+    "richness.learning_curve": ("learning-curve",),
+    "richness.depth": ("low-rank", "layers", "greedy-layerwise", "qr"),
     "latent.probe_dynamics": (
         "masc-dynamics",
         "velpic-dynamics",
@@ -42,10 +44,14 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "latent.dropout": ("dropout",),
     "latent.batch_norm_modes": ("resnet18-modes",),
     "latent.no_download": ("no-download",),
+    "latent.beyond": ("masc-variances", "early-transfer", "vit", "memorised-inputs"),
     "temporal.composites": ("memory", "window", "transfer", "forgetting"),
-    "temporal.feature_space": ("drift", "induction", "bound"),
+    "temporal.feature_space": ("drift", "induction"),
+    "temporal.bound": ("bound",),
     "temporal.noise": ("label-noise", "sgd-noise"),
     "temporal.interventions": ("reinitialise", "freeze"),
+    "temporal.dynamics": ("step-equation", "balance", "linearised", "anisotropy", "training-curves"),
+    "beyond.three_lenses": ("three-lenses",),
 }
 
 STUDIES: Mapping[str, str] = {

@@ -31,13 +31,18 @@ MEGAFLOP: Mapping[tuple[str, str], float] = {
     ("cnn", "mnist"): 15.22, ("cnn:dropout=0.2", "cifar10"): 20.53, ("cnn:dropout=0.2", "fashion_mnist"): 15.22,
     ("cnn:dropout=0.2", "mnist"): 15.22, ("cnn:units=1024", "mnist"): 20.07, ("mlp", "cifar10"): 11.44,
     ("mlp", "mnist"): 10.86, ("mlp2d", "mnist"): 0.1572, ("mlp:1000-1000-1000", "heaviside"): 4.006,
-    ("mlp:1024-1024-1024,init=lecun", "mnist"): 5.82, ("mlp:128-256-256-256", "digits"): 0.3492,
+    ("mlp:1024-1024-1024,init=lecun", "mnist"): 5.82, ("mlp:128-128", "mnist"): 0.236,
+    ("mlp:128-256-256-256", "digits"): 0.3492,
+    ("mlp:32-32", "mnist"): 0.05286,
     ("mlp:128-256-256-256", "mnist1d"): 0.343, ("mlp:256-256,dropout=0.2", "mnist"): 0.5376,
     ("mlp:512-512-512", "cifar10"): 4.205, ("resnet18:pool", "cifar10"): 280.4,
     ("resnet18:pool,dropout=0.2", "cifar10"): 280.4, ("resnet18:preact", "cifar10"): 1111,
-    ("resnet18:preact", "cifar100"): 1111, ("resnet18:preact", "mnist"): 911.6, ("resnet20", "cifar10"): 81.1,
+    ("resnet18:preact", "cifar100"): 1111, ("resnet18:preact", "mnist"): 911.6,
+    ("resnet20", "cifar10"): 81.1, ("resnet20", "cifar100"): 81.11,
+    ("stl10-cnn", "stl10"): 242.4, ("svhn-cnn", "svhn"): 79.63,
     ("transformer", "mod-division"): 3.171, ("vgg16", "cifar100"): 665, ("vgg16bn", "cifar10"): 664.2,
-    ("vgg16bn", "cifar100"): 665,
+    ("vgg16bn", "cifar100"): 665, ("vgg16bn:pad=2", "mnist"): 661.9,
+    ("vit:patch=7,depth=4,width=64,heads=4", "mnist"): 6.786,
 }  # fmt: skip
 """One sample forward, by model and data, in millions of operations; a test counts them anew with torch."""
 

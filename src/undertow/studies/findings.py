@@ -12,12 +12,13 @@ A number that is not there is an error that says what was asked for, not a NaN i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from undertow.errors import BadData
+from undertow.studies.claims import CaseVerdict, Presupposes
 from undertow.words import number
 
 if TYPE_CHECKING:
@@ -99,8 +100,32 @@ class Findings:
         return SeedCurve(table.index.to_numpy(float), *table.to_numpy(float).T)
 
     def last(self, case: str) -> float:
-        """The last checkpoint of a case."""
+        """The last checkpoint of a case, over all its seeds."""
         return self._checkpoints(case)[-1]
+
+    def that_meet(self, wanted: Presupposes | None) -> tuple[Findings, list[CaseVerdict]]:
+        """The rows of cases and seeds that reached a state, and why the others did not."""
+        if wanted is None:
+            return self, []
+        unmet: list[CaseVerdict] = []
+        rows = self.rows
+        for case in (self.study.case(name) for name in self.cases if self.study.case(name).train):
+            why = {
+                seed: wanted.unmet(value) for seed, value in self._by_seed(case.name, wanted.measure).items()
+            }
+            behind = {seed: words for seed, words in why.items() if words}
+            rows = rows[~((rows["case"] == case.name) & rows["seed"].isin(list(behind)))]
+            which = "" if len(behind) == len(why) else " (seed {})"
+            unmet += [
+                CaseVerdict(case.name + which.format(seed), None, words) for seed, words in behind.items()
+            ]
+        return replace(self, rows=rows), unmet
+
+    def _by_seed(self, case: str, measure: str) -> dict[int, float | None]:
+        """One number for each seed of a case; None where there is none."""
+        own = self.rows[self.rows["case"] == case]
+        there: dict[int, float] = dict(own[own["measure"] == measure].groupby("seed")["value"].mean())
+        return {int(seed): there.get(seed) for seed in own["seed"].unique()}
 
     def _checkpoints(self, case: str) -> list[float]:
         if case not in self.cases:
@@ -114,10 +139,12 @@ class Findings:
             return rows.iloc[:0]
         wanted = (rows["case"] == case) & (rows["measure"] == measure) & rows["value"].notna()
         for name, value in where.items():
-            wanted &= rows[name] == self._meant(case, name, value) if name in rows else False
+            wanted &= rows[name] == self._meant(name, value) if name in rows else False
         return rows.loc[wanted]
 
-    def _meant(self, case: str, name: str, value: Any) -> Any:
+    def _meant(self, name: str, value: Any) -> Any:
+        """What a column is compared with; seeds may have stopped at different epochs, each has its own last."""
         if name != "checkpoint" or value not in ("first", "last"):
             return value
-        return self._checkpoints(case)[0 if value == "first" else -1]
+        own = self.rows.groupby(["case", "seed"])["checkpoint"]
+        return own.transform("min" if value == "first" else "max")

@@ -13,6 +13,7 @@ it can be read without undertow.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -23,15 +24,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertow._version import __version__
-from undertow.errors import BadData, NotThere, RunProblem
+from undertow.errors import NotThere
 from undertow.files import aside, write_text
+from undertow.stored.documents import StudyDocument
+from undertow.stored.door import speakable, write_document
+from undertow.stored.seals import file_hash
+from undertow.stored.study_folder import read_study_facts
+from undertow.stored.tables import STUDY_ROWS, read_frame, write_table
+from undertow.studies.claims import Claim, ClaimVerdict
 from undertow.studies.findings import Findings, Seen
-from undertow.studies.recipe import Claim, ClaimVerdict, Published, Study
+from undertow.studies.recipe import Published, Study
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT = 1
+FORMAT = StudyDocument.newest
 """Raised when an older undertow could no longer read the folder."""
 
 COLUMNS = [
@@ -45,6 +52,8 @@ COLUMNS = [
     "seeds",
     "tolerance",
     "within",
+    "reachable",
+    "cause",
     "source",
 ]
 """Of the comparison with the paper."""
@@ -87,7 +96,8 @@ class StudyOutcome:
         lines = [
             {
                 "case": one.case, "measure": one.measure, "where": one.place, "paper": one.value,
-                "tolerance": one.tolerance, "source": one.source,
+                "tolerance": one.tolerance, "source": one.source, "cause": one.cause,
+                "reachable": self.scale in one.reachable_at,
                 **({} if ours is None else {"ours": ours.mean, **ours._asdict(), "within": one.near(ours.mean)}),
             }
             for one, ours in self.compared()
@@ -106,21 +116,25 @@ class StudyOutcome:
             "comparison": self.comparison().to_dict("records"), "claims": self._claims(),
         }  # fmt: skip
 
-    def _claims(self) -> list[dict[str, str]]:
+    def _claims(self) -> list[dict[str, Any]]:
         return [
-            {"claim": claim.text, "verdict": verdict.word, "numbers": verdict.numbers}
+            {
+                "claim": claim.text, "verdict": verdict.word, "numbers": verdict.numbers, "agree": verdict.agree,
+                "of": verdict.of, "p": verdict.p, "place": claim.place, "ours": claim.ours, "cause": claim.cause,
+            }
             for claim, verdict in self.verdicts()
-        ]
+        ]  # fmt: skip
 
     def verdicts(self) -> list[tuple[Claim, ClaimVerdict]]:
         """Each claim with what the rows say of it; a claim without its numbers cannot be told."""
-        return [(claim, self._judge(claim)) for claim in self.study.claims]
+        return [(claim, claim.judge(self.findings)) for claim in self.study.claims]
 
-    def _judge(self, claim: Claim) -> ClaimVerdict:
-        try:
-            return claim.check(self.findings)
-        except BadData as reason:
-            return ClaimVerdict(None, str(reason))
+    @property
+    def rows_mark(self) -> str:
+        """A hash of the rows, whatever their order: the same numbers have the same."""
+        rows = self.findings.rows
+        lines = rows[sorted(rows)].to_csv(index=False).splitlines()
+        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:12]
 
     def draw(self, folder: Path) -> list[Path]:
         """The study's figure as PNG and SVG."""
@@ -132,26 +146,26 @@ class StudyOutcome:
 
     def save(self, folder: Path) -> None:
         """Write rows, comparison, claims and facts."""
-        with aside(folder / "rows.parquet") as part:
-            self.findings.rows.to_parquet(part, index=False)
+        write_table(folder / "rows.parquet", self.findings.rows)
         with aside(folder / "comparison.csv") as part:
             self.comparison().to_csv(part, index=False)
-        write_text(folder / "claims.json", json.dumps(self._claims(), indent=2, ensure_ascii=False) + "\n")
+        write_text(
+            folder / "claims.json", json.dumps(speakable(self._claims()), indent=2, ensure_ascii=False) + "\n"
+        )
         facts = {
             "format": FORMAT, "undertow": __version__, "study": self.study.name, "title": self.study.title,
             "source": self.study.source, "scale": self.scale, "notes": list(self.study.notes),
-            "machine": _machine(), **self.facts,
+            "machine": _machine(), "rows": self.rows_mark, "recipe": self.study.mark, **self.facts,
+            "files": {name: file_hash(folder / name) for name in ("rows.parquet", "comparison.csv", "claims.json")},
         }  # fmt: skip
-        write_text(folder / "study.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+        write_document(folder / "study.json", facts)
 
     @classmethod
     def read(cls, folder: Path, find_study: Callable[[str], Study]) -> StudyOutcome:
         """The outcome in `folder`; claims are judged anew from its rows."""
-        import pandas as pd
-
         facts = read_facts(folder)
         study = find_study(facts["study"])
-        return cls.of(study, facts["scale"], pd.read_parquet(folder / "rows.parquet"), facts)
+        return cls.of(study, facts["scale"], read_frame(folder / "rows.parquet", STUDY_ROWS), facts)
 
 
 def _machine() -> dict[str, Any]:
@@ -166,25 +180,9 @@ def _machine() -> dict[str, Any]:
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """study.json of a study's folder, refused if a later undertow wrote it."""
-    path = folder / "study.json"
-    if not path.exists():
+    """study.json of a study's folder, refused if a later undertow wrote it or if a file beside it changed."""
+    if not (folder / "study.json").exists():
         raise NotThere(
             f"There is no study in {folder}. `undertow study run NAME --out {folder.parent}` makes one."
         )
-    return read_own(path.read_bytes(), str(path), FORMAT)
-
-
-def read_own(content: bytes, path: str, newest: int) -> dict[str, Any]:
-    """A JSON file that undertow wrote, refused if its format is newer than `newest`."""
-    try:
-        facts: dict[str, Any] = json.loads(content)
-        given = int(facts["format"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunProblem(f"{path} cannot be read ({error}). Choose another --out.") from error
-    if given > newest:
-        raise RunProblem(
-            f"{path} is of a newer undertow: {facts.get('undertow')}, format {given}. "
-            "Update undertow, or choose another --out."
-        )
-    return facts
+    return read_study_facts(folder)

@@ -16,11 +16,14 @@ nothing is cut down silently. Nothing here needs torch: measures are named by th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from undertow.errors import BadValue, unknown
+from undertow.studies.claims import Claim
 from undertow.studies.task import Task
 from undertow.training.config import TrainConfig
 
@@ -71,16 +74,19 @@ class Published:
     within: float | None = None  # how far ours may be off; None: a fifth of the paper's value
     source: str = ""  # table or figure
     where: Mapping[str, Any] = field(default_factory=dict[str, Any])  # layer, checkpoint, split, ...
+    reachable_at: tuple[Scale, ...] = SCALES  # the scales whose networks and data can give this number at all
+    cause: str = ""  # why ours is off, where that is known
 
     @classmethod
     def row(
         cls, cases: Sequence[str], measure: str, values: Sequence[float], within: float | Sequence[float],
-        source: str, where: Mapping[str, Any] | None = None,
+        source: str, where: Mapping[str, Any] | None = None, reachable_at: tuple[Scale, ...] = SCALES,
+        cause: str = "",
     ) -> tuple[Published, ...]:  # fmt: skip
         """One measure of all cases, as a table prints it; `within` for all or for each."""
         near = [within] * len(cases) if isinstance(within, int | float) else within
         return tuple(
-            cls(case, measure, value, most, source, where or {})
+            cls(case, measure, value, most, source, where or {}, reachable_at, cause)
             for case, value, most in zip(cases, values, near, strict=True)
         )
 
@@ -99,36 +105,6 @@ class Published:
         return abs(ours - self.value) <= self.tolerance
 
 
-@dataclass(frozen=True)
-class ClaimVerdict:
-    """What the numbers say of a claim."""
-
-    holds: bool | None  # None: cannot tell
-    numbers: str
-
-    @classmethod
-    def of_each(
-        cls, cases: Iterable[str], judge: Callable[[str], tuple[bool, str]], before: str = ""
-    ) -> ClaimVerdict:
-        """Holds if it does for each case, by what `judge` says of it; cannot tell where there is none."""
-        found = [judge(case) for case in cases]
-        holds = all(one for one, _ in found) if found else None
-        return cls(holds, before + "; ".join(words for _, words in found))
-
-    @property
-    def word(self) -> str:
-        """Holds, does not hold, or cannot tell."""
-        return {True: "holds", False: "does not hold", None: "cannot tell"}[self.holds]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of the paper that the rows can confirm or refute."""
-
-    text: str
-    check: Callable[[Findings], ClaimVerdict]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """A figure or table of a paper: what to train, what to measure, and what the paper found."""
@@ -144,6 +120,7 @@ class Study:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     changes: Mapping[str, ScaleChange] = field(default_factory=dict[str, ScaleChange])
     notes: tuple[str, ...] = ()  # departures from the paper that hold at every scale
+    seeds: int = 3  # beyond smoke, unless another number is asked for; five where a p value decides
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -176,12 +153,24 @@ class Study:
                 return case
         raise unknown(f"case of {self.name}", name, [case.name for case in self.cases])
 
+    def seeds_at(self, scale: str, asked: int | range | None = None) -> range:
+        """The seeds that were asked for; when none were, one for smoke and the study's own number beyond."""
+        if asked is None:
+            asked = 1 if scale == "smoke" else self.seeds
+        return asked if isinstance(asked, range) else range(asked)
+
     def tasks(self, seeds: int | range) -> list[Task]:
         """One pure task for each case and seed: so many from 0 on, or those of a range."""
         wanted = seeds if isinstance(seeds, range) else range(seeds)
         if not wanted or wanted[0] < 0:
             raise BadValue("seeds", "at least 1, from 0 on", seeds)
         return [self._task(case, seed) for case in self.cases for seed in wanted]
+
+    @property
+    def mark(self) -> str:
+        """The same as long as the same is trained and measured, whatever is then made of it."""
+        text = json.dumps([task.to_dict() for task in self.tasks(1)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def _task(self, case: Case, seed: int) -> Task:
         config = None if case.train is None else replace(case.train, seed=case.train.seed + seed).changes()

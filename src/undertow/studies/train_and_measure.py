@@ -27,6 +27,7 @@ from torch import nn
 
 from undertow.data.samples import DataSet
 from undertow.errors import BadValue
+from undertow.studies.findings import row
 from undertow.studies.task import Rows
 from undertow.training.config import TrainConfig
 from undertow.training.interventions import EditAt, FreezeAt, Intervention, ReinitialiseAt
@@ -49,7 +50,18 @@ def train_and_measure(
     """The rows of one case and seed."""
     run = None if config is None else trained(TrainConfig.from_dict(config), actions, workspace)
     rows = resolve_name(measure)(run, case=case, seed=seed, **options)
-    return [{"case": case, "seed": seed, **one} for one in rows]
+    return [{"case": case, "seed": seed, **one} for one in [*rows, *([] if run is None else fits(run))]]
+
+
+def fits(run: Run) -> Rows:
+    """How much of its training labels the run learned, and of the wrong ones: what claims may presuppose."""
+    metrics = run.metrics
+    ended = str(run.facts.ended)
+    return [
+        row(measure, float(known.iloc[-1]), split="train", note=ended)
+        for measure in ("train_fit", "train_wrong_fit")
+        if measure in metrics and len(known := metrics[measure].dropna())
+    ]
 
 
 def trained(config: TrainConfig, actions: Sequence[str], workspace: Path) -> Run:

@@ -12,17 +12,15 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from undertow.data.inputs import to_inputs
-from undertow.data.samples import DataSet, Samples
-from undertow.features.stream import stream_features
+from undertow.data.samples import DataSet
 from undertow.latent.masc import MASC
 from undertow.latent.velpic import VeLPIC
 from undertow.repairing.transfer import write_probe_into_head
 from undertow.studies.findings import row
 from undertow.studies.latent.per_image_batch_norm import per_image_statistics
-from undertow.studies.latent.probe_measures import accuracy
+from undertow.studies.latent.probe_measures import accuracy, layer_features
 from undertow.studies.richness.last_layer_measures import chosen
 from undertow.studies.task import Rows
 from undertow.training.run import Run
@@ -59,7 +57,7 @@ def _measured(run: Run, model: nn.Module, data: DataSet, switch: Switch) -> Rows
 
 
 def _probed(model: nn.Module, data: DataSet) -> Rows:
-    train, test = (_features(model, part, data.scaling) for part in (data.train, data.test))
+    train, test = (layer_features(model, part, data.scaling) for part in (data.train, data.test))
     rows: Rows = []
     for layer, seen in train.items():
         for name, probe in (("masc", MASC()), ("velpic", VeLPIC())):
@@ -67,10 +65,3 @@ def _probed(model: nn.Module, data: DataSet) -> Rows:
             right = (said == data.test.y).double().mean().item()
             rows.append(row("accuracy", right, probe=name, layer=layer))
     return rows
-
-
-def _features(model: nn.Module, samples: Samples, scaling: str) -> dict[str, Tensor]:
-    """Features of the model's own choice of layers; on a laptop some hundred megabytes."""
-    stream = stream_features(model, samples.x, "auto", prepare=lambda x: to_inputs(x, scaling), device="cpu")
-    parts = [batch.features for batch in stream]
-    return {layer: torch.cat([part[layer] for part in parts]) for layer in parts[0]}

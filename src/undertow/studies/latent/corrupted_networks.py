@@ -29,31 +29,49 @@ NETS: Mapping[str, TrainConfig] = {
     "CNN-FashionMNIST": replace(_ADAM, data="fashion_mnist"),
     "CNN-CIFAR10": replace(_ADAM, data="cifar10", batch_size=32),
     "AlexNet-TinyImageNet": replace(
-        _ADAM, model="alexnet", data="tiny_imagenet", scaling="unit", lr=1e-4, batch_size=500
+        _ADAM,
+        model="alexnet",
+        data="tiny_imagenet",
+        scaling="unit",
+        lr=1e-4,
+        batch_size=500,
+        checkpoints=",".join(map(str, [0, 1, *range(2, 21, 2), *range(30, 501, 10)])),
     ),
     "ResNet18-CIFAR10": replace(_SGD, model="resnet18:pool", data="cifar10"),
 }
-"""By the paper's names; checkpoints 0, 1, 2, 4, ..., 20, 25, ... (the default)."""
+"""By the paper's names; checkpoints 0, 1, 2, 4, ..., 20, 25, ... (the default), of AlexNet 0, ..., 20, 30, 40, ...
+
+Pixels go from -1 to 1, as the authors' raw-pixel numbers show; the paper's text has the MLPs' divided by 255."""
+
+_SMALL_MLP: Mapping[str, Any] = {
+    "model": "mlp:128-512-512-512", "scaling": "unit", "train_size": 2000, "test_size": 1000, "optimiser": "adam",
+    "batch_size": 32, "epochs": 100, "stop_at": 0.99, "checkpoints": "0,1,2,4,8,12,20,40,60,80",
+}  # fmt: skip
+_SMALL_CNN: Mapping[str, Any] = {
+    "scaling": "unit", "train_size": 1000, "test_size": 1000, "lr": 3e-4, "batch_size": 32, "epochs": 160,
+    "stop_at": 0.99, "checkpoints": "0,1,2,4,8,12,20,40,60,80,120",
+}  # fmt: skip
+"""With a rate of 1e-3 the CNN, and on CIFAR-10 the MLP, answers one class for all of them at a degree of 0.8."""
 
 LAPTOP: Mapping[str, Mapping[str, Any]] = {
-    "MLP-MNIST": {
-        "model": "mlp:128-512-512-512", "train_size": 2000, "test_size": 1000, "optimiser": "adam", "batch_size": 32,
-        "epochs": 40, "checkpoints": "0,1,2,4,8,12,16,20,30,40",
-    },
-    "CNN-FashionMNIST": {
-        "model": "cnn:width=8", "train_size": 1000, "test_size": 1000, "lr": 1e-3, "batch_size": 32,
-        "epochs": 50, "checkpoints": "0,1,2,5,10,15,20,30,40,50",
-    },
-}  # fmt: skip
+    "MLP-MNIST": _SMALL_MLP,
+    "MLP-CIFAR10": {**_SMALL_MLP, "lr": 3e-4, "train_size": 1000, "scaling": None},
+    "CNN-FashionMNIST": _SMALL_CNN,
+    "CNN-CIFAR10": _SMALL_CNN,
+}
 """Smaller sets, and steps that memorise wrong labels within minutes: with the paper's own the networks would not have
-begun to by then."""
+begun to by then. Of MNIST a small MLP sees pixels from 0 to 1: with the authors' -1 to 1 it stays at a third of its
+labels at a degree of 0.8. With CIFAR-10 it is the other way round."""
 
 SMOKE: Mapping[str, Mapping[str, Any]] = {
     "MLP-MNIST": {"data": "digits", "model": "mlp:16-16", "train_size": 200, "test_size": 100, "epochs": 2},
     "CNN-FashionMNIST": {"data": "mnist1d:n=200", "model": "mlp:16-16", "epochs": 2},
 }
 
-MEMORISED_FAST = "smaller sets and faster training, so that wrong labels are memorised within minutes"
+MEMORISED_FAST = (
+    "smaller sets and MLPs, pixels from 0 to 1 (but for MLP-CIFAR10), and faster steps until 99 % of the labels are "
+    "fitted or the epochs are over, so that wrong labels are memorised within minutes"
+)
 
 
 def case_name(net: str, degree: float) -> str:
@@ -71,16 +89,17 @@ def cases(nets: Iterable[str], degrees: Iterable[float] = DEGREES, **settings: A
     )
 
 
-def scaled(*, smoke: float, laptop: float) -> dict[str, ScaleChange]:
-    """The smaller scales of a study of all nets; what each takes in minutes."""
+def scaled(*, smoke: float, laptop: float, **laptop_options: Any) -> dict[str, ScaleChange]:
+    """The smaller scales of a study of all nets; what each takes in minutes, and options of the laptop's measure."""
     return {
         "smoke": ScaleChange(
             cases=_each(SMOKE, (0.4, 0.6)), only=tuple(_each(SMOKE, (0.4, 0.6))), minutes=smoke
         ),
         "laptop": ScaleChange(
-            cases=_each(LAPTOP), only=tuple(_each(LAPTOP)), because=MEMORISED_FAST, minutes=laptop
+            cases=_each(LAPTOP), only=tuple(_each(LAPTOP)), because=MEMORISED_FAST, minutes=laptop,
+            options=laptop_options,
         ),
-    }
+    }  # fmt: skip
 
 
 def _each(

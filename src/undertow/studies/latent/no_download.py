@@ -5,15 +5,18 @@ find_study("latent/no-download")
 
 from __future__ import annotations
 
+from undertow.studies.claims import FITTED, Claim
 from undertow.studies.latent.corrupted_networks import DEGREES, case_name
-from undertow.studies.latent.probe_dynamics import (
-    MEASURE,
-    dynamics_figure,
-    knows_at_start,
-    logistic_follows,
-    peaks_and_falls,
+from undertow.studies.latent.probe_claims import (
+    above_chance,
+    ends_above,
+    over_cases,
+    peak_and_fall,
+    some_layer_follows,
 )
-from undertow.studies.recipe import Case, Claim, ScaleChange, Study
+from undertow.studies.latent.probe_curves import dynamics_figure
+from undertow.studies.latent.probe_dynamics import MEASURE
+from undertow.studies.recipe import Case, ScaleChange, Study
 from undertow.training.config import TrainConfig
 
 NETS = {"MLP-digits": "digits", "MLP-MNIST1D": "mnist1d:n=2000"}
@@ -34,25 +37,26 @@ no_download = Study(
         for degree in DEGREES
     ),
     measure=MEASURE,
-    options={"probes": ("masc", "velpic", "logistic")},
+    options={"probes": ("masc", "velpic", "logistic"), "logistic_at": "0,1,5,20,60"},
+    notes=("The claims are ours: the paper has neither set.",),
     changes={
         "smoke": ScaleChange(
             train={"model": "mlp:16-16", "train_size": 200, "test_size": 100, "epochs": 2},
             only=tuple(case_name(net, degree) for net in NETS for degree in (0.4, 0.6)),
             minutes=0.2,
         ),
-        "laptop": ScaleChange(because="nothing is changed: there is no larger setting of it", minutes=2),
+        "laptop": ScaleChange(because="nothing is changed: there is no larger setting of it", minutes=12),
     },
     claims=(
         Claim(
-            "the model's test accuracy peaks early and falls, while the best hidden layer by MASC ends above it",
-            lambda found: peaks_and_falls(found, "masc"),
+            "the model's test accuracy peaks early and falls", over_cases(peak_and_fall, "every"), FITTED, ours=True
         ),
+        Claim("MASC's best layer ends above the model", over_cases(ends_above("masc")), FITTED, ours=True),
+        Claim("VeLPIC's best layer ends above the model", over_cases(ends_above("velpic")), FITTED, ours=True),
         Claim(
-            "and the best hidden layer by VeLPIC ends above it too", lambda found: peaks_and_falls(found, "velpic")
+            "MASC beats chance at epoch 0, the model does not", over_cases(above_chance("masc"), "every"), ours=True
         ),
-        Claim("MASC beats chance at epoch 0, the model does not", lambda found: knows_at_start(found, "masc")),
-        Claim("on the last layer logistic ends nearer to the model than VeLPIC", logistic_follows),
+        Claim("a layer's logistic probe follows the model", over_cases(some_layer_follows), FITTED, ours=True),
     ),
     figure=dynamics_figure("masc"),
 )  # fmt: skip

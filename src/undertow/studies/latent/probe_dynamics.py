@@ -1,141 +1,40 @@
 """Probes over training: MASC, VeLPIC, logistic, their differences, and random initialisation.
 
 find_study("latent/masc-dynamics"); find_study("latent/velpic-minus-masc"); find_study("latent/init-vs-trained")
+
+All of them read the same rows: what is trained and measured for one is there for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from undertow.plots import line, panels
-from undertow.studies.findings import Findings, SeedCurve, number
-from undertow.studies.latent.corrupted_networks import DEGREES, NETS, cases, scaled
-from undertow.studies.recipe import Claim, ClaimVerdict, Published, Study
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from undertow.studies.claims import FITTED, Claim
+from undertow.studies.latent.corrupted_networks import NETS, cases, scaled
+from undertow.studies.latent.probe_claims import (
+    CNNS,
+    HIGH,
+    MLPS,
+    above_chance,
+    ends_above,
+    later_layers_too,
+    logistic_behind_both,
+    more_at_high_degrees,
+    often_not_always,
+    over_cases,
+    peak_and_fall,
+    rises_with_model,
+    some_layer_follows,
+    trained_beats_random,
+    two_ends,
+    wins,
+)  # fmt: skip
+from undertow.studies.latent.probe_curves import TEST, difference_figure, dynamics_figure, init_figure
+from undertow.studies.recipe import Published, Study
 
 MEASURE = "undertow.studies.latent.probe_measures:grid"
-TEST = {"split": "test"}
-HIGH = 0.5
-"""Degrees of corruption from here on count as high."""
 
-
-def layers(found: Findings, case: str) -> list[str]:
-    """The probed layers of a case, shallow to deep."""
-    own = found.rows.loc[found.rows["case"] == case, "layer"].dropna().unique()
-    return [str(name) for name in own if name != "output"]
-
-
-def model_curve(found: Findings, case: str) -> SeedCurve:
-    """The model's own test accuracy over checkpoints."""
-    return found.curve(case, "accuracy", x="checkpoint", probe="model", **TEST)
-
-
-def probe_curve(found: Findings, case: str, probe: str, layer: str) -> SeedCurve:
-    """A probe's test accuracy over checkpoints."""
-    return found.curve(case, "accuracy", x="checkpoint", probe=probe, layer=layer, **TEST)
-
-
-def degree_of(case: str) -> float:
-    """The degree of corruption in a case's name."""
-    return float(case.rpartition(" ")[2])
-
-
-def corrupted(found: Findings) -> list[str]:
-    """Cases where labels are wrong and something is left to learn."""
-    return [case for case in found.cases if 0 < degree_of(case) < 1]
-
-
-def hidden(found: Findings, case: str) -> list[str]:
-    """The layers behind the first: what a probe reads from raw pixels is no knowledge of the network's."""
-    return layers(found, case)[1:]
-
-
-def best_hidden(found: Findings, case: str, probe: str, at: int) -> float:
-    """The best hidden layer's accuracy at the first (0) or last (-1) checkpoint."""
-    return max(float(probe_curve(found, case, probe, layer).mean[at]) for layer in hidden(found, case))
-
-
-def peaks_and_falls(found: Findings, probe: str) -> ClaimVerdict:
-    """The model's peak is two points or more above its end, and its best hidden layer ends above it."""
-
-    def judge(case: str) -> tuple[bool, str]:
-        model = model_curve(found, case).mean
-        ends = {
-            layer: float(probe_curve(found, case, probe, layer).mean[-1]) for layer in hidden(found, case)
-        }
-        layer = max(ends, key=lambda name: ends[name])
-        peak, last = float(model.max()), float(model[-1])
-        words = f"model peak {number(peak)}, end {number(last)}; {layer} at the end {number(ends[layer])}"
-        return peak > last + 0.02 and ends[layer] > last, f"{case}: {words}"
-
-    return ClaimVerdict.of_each(corrupted(found), judge)
-
-
-def knows_at_start(found: Findings, probe: str) -> ClaimVerdict:
-    """Untrained, the best hidden layer tells a class in five or better, the model ten points less."""
-
-    def judge(case: str) -> tuple[bool, str]:
-        start, model = best_hidden(found, case, probe, 0), float(model_curve(found, case).mean[0])
-        words = f"{case}: best hidden layer {number(start)}, model {number(model)}"
-        return start > 0.2 and start > model + 0.1, words
-
-    return ClaimVerdict.of_each(corrupted(found), judge, "at epoch 0, ")
-
-
-def knowledge_claims(probe: str) -> tuple[Claim, ...]:
-    """What the paper says of a probe that reads what the model has forgotten, or has yet to learn."""
-    return (
-        Claim(
-            "the model's test accuracy peaks early and falls, while the best hidden layer ends above it",
-            lambda found: peaks_and_falls(found, probe),
-        ),
-        Claim(
-            "probes beat chance at epoch 0, the model does not", lambda found: knows_at_start(found, probe)
-        ),
-    )
-
-
-def by_case(
-    found: Findings, draw: Callable[[Axes, str], None], cases: Sequence[str], size: float = 2.7
-) -> Figure:
-    """A panel over epochs for each case, the degrees of a network in a row."""
-    columns = min(len(cases), len(DEGREES))
-    rows = -(-len(cases) // columns)
-    figure, axes = panels(columns, rows, title=found.study.title, size=(size, 2.4))
-    for panel, case in zip(axes, cases, strict=False):
-        draw(panel, case)
-        panel.set(title=case, xlabel="epoch")
-    axes[0].legend(fontsize=6)
-    return figure
-
-
-def first_two(found: Findings) -> tuple[str, ...]:
-    """The cases of two networks: more would not fit a page."""
-    return found.cases[: 2 * len(DEGREES)]
-
-
-def dynamics_figure(probe: str) -> Callable[[Findings], Figure]:
-    """The figure of a probe's accuracy by layer over epochs, one panel for each case."""
-
-    def draw(found: Findings) -> Figure:
-        def panel(axes: Axes, case: str) -> None:
-            line(axes, model_curve(found, case), "model", 6, linewidth=2.2, linestyle="-")
-            for index, layer in enumerate(layers(found, case)):
-                line(axes, probe_curve(found, case, probe, layer), layer, index)
-            axes.set(ylim=(0, 1.02))
-
-        return by_case(found, panel, first_two(found))
-
-    return draw
-
-
+# The authors' logs, mean of three runs. These are accuracies of full-size networks on full sets.
 _FINAL = (  # authors, mean of 3 runs: the model at the end; its best layer by MASC
     ("MLP-MNIST 0", 0.979, "layer3", 0.971), ("MLP-MNIST 0.4", 0.728, "layer4", 0.960),
     ("MLP-MNIST 0.8", 0.312, "layer3", 0.803), ("CNN-MNIST 0.4", 0.686, "flatten", 0.954),
@@ -155,8 +54,39 @@ _LOGISTIC = (  # best layer, where the authors name it, and the last one
 
 def _final(case: str, value: float, **where: str) -> Published:
     return Published(
-        case, "accuracy", value, 0.02, "authors' logs, 2 points", {"checkpoint": "last", **TEST, **where}
+        case,
+        "accuracy",
+        value,
+        0.02,
+        "authors' logs, 2 points",
+        {"checkpoint": "last", **TEST, **where},
+        ("paper",),
     )
+
+
+FALLS = Claim(
+    "with wrong labels the model's test accuracy rises early to a peak and falls after it",
+    over_cases(peak_and_fall, "every"), FITTED, "section 4, figure 1",
+)  # fmt: skip
+
+
+def knowledge_claims(probe: str, place: str) -> tuple[Claim, ...]:
+    """What the paper says of a probe that reads what the model has forgotten, or has yet to learn."""
+    return (
+        FALLS,
+        Claim(
+            "in most cases the best layers lose less than the model after its peak and plateau at a higher level",
+            over_cases(ends_above(probe)), FITTED, place,
+        ),
+        Claim(
+            "in most cases the probe follows the rise of the model up to its peak", over_cases(rises_with_model(probe)),
+            None, place,
+        ),
+        Claim(
+            "at epoch 0 the model is roughly at chance, and the probe significantly above it",
+            over_cases(above_chance(probe), "every"), None, place,
+        ),
+    )  # fmt: skip
 
 
 masc_dynamics = Study(
@@ -165,15 +95,19 @@ masc_dynamics = Study(
     source="paper 001, figures 1 and 10",
     cases=cases(NETS),
     measure=MEASURE,
-    options={"probes": ("masc",)},
-    changes=scaled(smoke=0.3, laptop=5.5),
+    options={"probes": ("masc", "velpic", "logistic"), "logistic_at": "all"},
+    changes=scaled(smoke=0.3, laptop=20, logistic_at="0,1,4,12,40"),
     published=(
         *(_final(case, value, probe="model") for case, value, _, _ in _FINAL),
         *(_final(case, value, probe="masc", layer=layer) for case, _, layer, value in _FINAL),
     ),
-    claims=knowledge_claims("masc"),
+    claims=knowledge_claims("masc", "section 4, figure 1"),
     figure=dynamics_figure("masc"),
-    notes=("ResNet-18 is probed in evaluation mode; the authors took one image at a time in training mode.",),
+    notes=(
+        "ResNet-18 is probed in evaluation mode; the authors took one image at a time in training mode.",
+        "Logistic probes take 9,400 steps at every scale: twenty epochs of the paper's 60,000 pictures.",
+        "The paper's text has the MLPs' pixels divided by 255; the authors' own raw-pixel numbers need -1 to 1.",
+    ),
 )
 
 velpic_dynamics = replace(
@@ -181,179 +115,131 @@ velpic_dynamics = replace(
     name="latent/velpic-dynamics",
     title="One vector per class is enough to read what layers still know",
     source="paper 001, figures 2 and 11",
-    options={"probes": ("velpic",)},
     published=tuple(_final(case, value, probe="velpic", layer=layer) for case, layer, value in _LAST_VELPIC),
-    claims=knowledge_claims("velpic"),
+    claims=knowledge_claims("velpic", "section 6.1, figure 2"),
     figure=dynamics_figure("velpic"),
+    changes=scaled(smoke=0.3, laptop=0, logistic_at="0,1,4,12,40"),
 )
-
-# -------------------------------------------------------------------------------------------------- differences
-
-
-def _difference(found: Findings, case: str, one: str, other: str, layer: str) -> SeedCurve:
-    """Mean and range over seeds of the difference within each seed."""
-    rows = (found.of(case, "accuracy", probe=probe, layer=layer, **TEST) for probe in (one, other))
-    a, b = (own.set_index(["checkpoint", "seed"])["value"] for own in rows)
-    table = (a - b).groupby(level=0).agg(["mean", "min", "max"])
-    return SeedCurve(table.index.to_numpy(float), *table.to_numpy(float).T)
-
-
-def _draw_difference(one: str, other: str) -> Callable[[Findings], Figure]:
-    def draw(found: Findings) -> Figure:
-        def panel(axes: Axes, case: str) -> None:
-            for index, layer in enumerate(layers(found, case)):
-                line(axes, _difference(found, case, one, other, layer), layer, index)
-            axes.axhline(0, color="#888888", linewidth=0.8)
-            axes.set(ylabel=f"{one} - {other}")
-
-        return by_case(found, panel, first_two(found))
-
-    return draw
-
-
-def _late(found: Findings, case: str, one: str, other: str, layer: str) -> float:
-    """Mean difference over the last third of checkpoints."""
-    gap = _difference(found, case, one, other, layer).mean
-    return float(gap[-max(1, len(gap) // 3) :].mean())
-
-
-def _wins(found: Findings, one: str, other: str, where: str) -> ClaimVerdict:
-    """Late in training one probe beats another: in the last layer, the first hidden one, or hidden ones on average.
-
-    The first hidden layer is looked at in all corrupted cases, the others where corruption is high.
-    """
-
-    def judge(case: str) -> tuple[bool, str]:
-        own = hidden(found, case)
-        chosen = {"last layer": own[-1:], "first hidden layer": own[:1], "mean over hidden layers": own}[
-            where
-        ]
-        gap = float(np.mean([_late(found, case, one, other, layer) for layer in chosen]))
-        return gap > 0, f"{case}: {number(gap)}"
-
-    cases = corrupted(found)
-    if where != "first hidden layer":
-        cases = [case for case in cases if degree_of(case) > HIGH]
-    return ClaimVerdict.of_each(cases, judge, f"{where}, late in training, ")
-
 
 velpic_minus_masc = replace(
-    masc_dynamics,
+    velpic_dynamics,
     name="latent/velpic-minus-masc",
-    title="Vectors win in late layers at high corruption, subspaces in early ones",
+    title="Vectors often win, subspaces in early layers of CNNs and late ones of MLPs",
     source="paper 001, figures 3 and 12",
-    options={"probes": ("masc", "velpic")},
     published=(),
     claims=(
+        Claim("VeLPIC is often, but not always, better than MASC", often_not_always, FITTED, "section 6.1, figure 3"),
         Claim(
-            "VeLPIC beats MASC at high corruption in the last layer",
-            lambda found: _wins(found, "velpic", "masc", "last layer"),
+            "VeLPIC wins especially at higher degrees of corruption", more_at_high_degrees, FITTED, "contributions",
         ),
         Claim(
-            "MASC wins in the first hidden layer",
-            lambda found: _wins(found, "masc", "velpic", "first hidden layer"),
+            "MASC wins in the later layers of MLP-MNIST and MLP-CIFAR-10", wins("masc", "velpic", "last", nets=MLPS),
+            FITTED, "section 6.1",
+        ),
+        Claim(
+            "MASC wins in the early layers of CNN-MNIST and CNN-Fashion-MNIST",
+            wins("masc", "velpic", "first", nets=CNNS), FITTED, "section 6.1",
+        ),
+        Claim(
+            "VeLPIC wins in CNN-CIFAR-10's flatten layer", wins("velpic", "masc", "first", nets=("CNN-CIFAR10",)),
+            FITTED, "section 6.1",
+        ),
+        Claim(
+            "with CNN-Fashion-MNIST VeLPIC still reads later layers where MASC does not",
+            over_cases(later_layers_too, nets=("CNN-FashionMNIST",)), FITTED, "section 6.1",
         ),
     ),
-    figure=_draw_difference("velpic", "masc"),
-)
-
-
-def logistic_follows(found: Findings) -> ClaimVerdict:
-    """On the last layer logistic falls as the model does, and stays nearer to it than VeLPIC."""
-
-    def judge(case: str) -> tuple[bool, str]:
-        last, model = layers(found, case)[-1], float(model_curve(found, case).mean[-1])
-        logistic, velpic = (
-            float(probe_curve(found, case, probe, last).mean[-1]) for probe in ("logistic", "velpic")
-        )
-        words = f"{case}: model {number(model)}, logistic {number(logistic)}, velpic {number(velpic)}"
-        return abs(logistic - model) < abs(velpic - model), words
-
-    return ClaimVerdict.of_each(corrupted(found), judge, "last layer at the end, ")
-
+    figure=difference_figure("velpic", "masc"),
+)  # fmt: skip
 
 logistic_dynamics = replace(
-    masc_dynamics,
+    velpic_dynamics,
     name="latent/logistic-dynamics",
     title="A logistic probe follows the model down",
     source="paper 001, figures 4 and 13",
-    options={"probes": ("logistic", "velpic")},
     published=tuple(_final(case, value, probe="logistic", layer=layer) for case, layer, value in _LOGISTIC),
-    claims=(Claim("on the last layer logistic ends nearer to the model than VeLPIC", logistic_follows),),
+    claims=(
+        Claim(
+            "in most cases there is a layer or two whose logistic probe follows the model, after its peak too",
+            over_cases(some_layer_follows), FITTED, "section 7, figure 4",
+        ),
+        Claim(
+            "for many layers the logistic probe is behind both MASC and VeLPIC", logistic_behind_both, FITTED,
+            "section 7",
+        ),
+    ),
     figure=dynamics_figure("logistic"),
-)
+)  # fmt: skip
 
-
-def _minus_logistic(probe: str, name: str, title: str, source: str) -> Study:
-    claim = Claim(
-        f"{name} beats logistic at high corruption late in training",
-        lambda found: _wins(found, probe, "logistic", "mean over hidden layers"),
-    )
-    return replace(
-        masc_dynamics,
-        name=f"latent/{probe}-minus-logistic",
-        title=title,
-        source=source,
-        options={"probes": (probe, "logistic")},
-        published=(),
-        claims=(claim,),
-        figure=_draw_difference(probe, "logistic"),
-    )
-
-
-masc_minus_logistic = _minus_logistic(
-    "masc", "MASC", "Subspaces keep what a logistic probe loses", "paper 001, figures 5 and 14"
-)
-velpic_minus_logistic = _minus_logistic(
-    "velpic", "VeLPIC", "Vectors keep what a logistic probe loses", "paper 001, figures 6 and 15"
-)
-
-# ---------------------------------------------------------------------------------------------- init vs trained
-
-
-def _trained_beats_init(found: Findings) -> ClaimVerdict:
-    def judge(case: str) -> tuple[bool, str]:
-        start, end = (best_hidden(found, case, "masc", at) for at in (0, -1))
-        return end > start, f"{case}: {number(start)} → {number(end)}"
-
-    return ClaimVerdict.of_each(corrupted(found), judge, "best hidden layer by MASC, ")
-
-
-def _init_figure(found: Findings) -> Figure:
-    nets = list(dict.fromkeys(case.rpartition(" ")[0] for case in found.cases))
-    figure, axes = panels(len(nets), title=found.study.title, size=(3.6, 2.8))
-    for panel, net in zip(axes, nets, strict=True):
-        own = [case for case in found.cases if case.rpartition(" ")[0] == net]
-        for index, probe in enumerate(("masc", "velpic")):
-            for at, words, dash in ((0, "at random", ":"), (-1, "trained", "-")):
-                best = [best_hidden(found, case, probe, at) for case in own]
-                _over_degrees(panel, own, best, f"{probe}, {words}", index, dash)
-        model = [float(model_curve(found, case).mean[-1]) for case in own]
-        _over_degrees(panel, own, model, "model, trained", 6, "-")
-        panel.set(title=net, xlabel="degree of corruption", ylim=(0, 1.02))
-    axes[0].legend(fontsize=7)
-    return figure
-
-
-def _over_degrees(
-    axes: Axes, cases: Sequence[str], values: Sequence[float], name: str, index: int, dash: str
-) -> None:
-    x, y = np.array([degree_of(case) for case in cases]), np.array(values)
-    line(axes, SeedCurve(x, y, y, y), name, index, linestyle=dash)
-
-
-init_vs_trained = replace(
-    masc_dynamics,
-    name="latent/init-vs-trained",
-    title="Random features tell much already, trained ones more",
-    source="paper 001, figure 20",
-    options={"probes": ("masc", "velpic")},
+masc_minus_logistic = replace(
+    velpic_dynamics,
+    name="latent/masc-minus-logistic",
+    title="Subspaces against a logistic probe: it depends on network and depth",
+    source="paper 001, figures 5 and 14",
     published=(),
     claims=(
-        Claim("the best hidden layer of the trained model beats that of the random one", _trained_beats_init),
+        Claim(
+            "in MLPs and CNN-CIFAR-10 logistic wins early layers, MASC later ones",
+            over_cases(
+                two_ends(("logistic", "masc"), ("masc", "logistic")),
+                nets=(*MLPS, "CNN-CIFAR10", "AlexNet-TinyImageNet"),
+            ),
+            FITTED, "section 7, figure 5",
+        ),
+        Claim(
+            "in CNN-MNIST and CNN-Fashion-MNIST MASC wins early layers, logistic later ones",
+            over_cases(two_ends(("masc", "logistic"), ("logistic", "masc")), nets=(*CNNS, "ResNet18-CIFAR10")),
+            FITTED, "section 7, figure 5",
+        ),
     ),
-    figure=_init_figure,
-)
+    figure=difference_figure("masc", "logistic"),
+)  # fmt: skip
+
+velpic_minus_logistic = replace(
+    velpic_dynamics,
+    name="latent/velpic-minus-logistic",
+    title="Vectors keep what a logistic probe loses",
+    source="paper 001, figures 6 and 15",
+    published=(),
+    claims=(
+        Claim(
+            "at higher degrees and late in training VeLPIC almost always beats the logistic probe",
+            wins("velpic", "logistic", "every", above=HIGH), FITTED, "section 7, figure 6",
+        ),
+        Claim(
+            "at low degrees VeLPIC beats it in most layers too", wins("velpic", "logistic", "every", below=HIGH),
+            FITTED, "section 7, figure 6",
+        ),
+    ),
+    figure=difference_figure("velpic", "logistic"),
+)  # fmt: skip
+
+init_vs_trained = replace(
+    velpic_dynamics,
+    name="latent/init-vs-trained",
+    title="Random features tell much already, trained ones more unless corruption is high",
+    source="paper 001, figure 20",
+    published=(),
+    claims=(
+        Claim(
+            "at lower degrees MASC's best layer of the trained network beats that of the random one, in all cases",
+            over_cases(trained_beats_random("masc"), "every", below=HIGH), FITTED, "appendix H, figure 20",
+        ),
+        Claim(
+            "at lower degrees VeLPIC's does too, in all cases",
+            over_cases(trained_beats_random("velpic"), "every", below=HIGH), FITTED, "appendix H, figure 20",
+        ),
+        Claim(
+            "at 80 % MASC reads the random network better, of MLP-MNIST and MLP-CIFAR-10",
+            over_cases(trained_beats_random("masc", reverse=True), "every", nets=MLPS, above=0.7), FITTED, "appendix H",
+        ),
+        Claim(
+            "at higher degrees VeLPIC reads the trained network better (AlexNet at 80 % is the one exception)",
+            over_cases(trained_beats_random("velpic"), "most", above=HIGH), FITTED, "appendix H",
+        ),
+    ),
+    figure=init_figure,
+)  # fmt: skip
 
 STUDIES = (
     masc_dynamics,

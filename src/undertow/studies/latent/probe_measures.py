@@ -8,12 +8,23 @@ Probes are fitted with the labels that the model was trained on and scored on te
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from undertow.data.inputs import to_inputs
 from undertow.data.samples import DataSet, Samples
+from undertow.features.layers import INPUT
+from undertow.features.stream import stream_features
 from undertow.latent.grid import probe_grid
+from undertow.latent.logistic import LogisticProbe
+from undertow.latent.masc import MASC
+from undertow.latent.probe import Probe
+from undertow.latent.velpic import VeLPIC
+from undertow.repairing.graft import make_graft
 from undertow.repairing.transfer import write_probe_into_head
 from undertow.studies.findings import row
 from undertow.studies.richness.last_layer_measures import chosen
@@ -39,13 +50,18 @@ COLUMNS = [
 ]
 
 
+LOGISTIC_STEPS = 9_400
+"""Of Adam: twenty epochs of 60,000 pictures, as the paper has them. Fewer pictures need more epochs for as many."""
+
+
 def grid(
     run: Run,
     *,
     case: str,
     seed: int,
-    probes: Sequence[str] = ("masc", "velpic"),
+    probes: Sequence[str] = ("masc", "velpic", "logistic"),
     checkpoints: str = "all",
+    logistic_at: str = "all",
     samples: int | None = None,
 ) -> Rows:
     """Every layer, checkpoint and probe; the model itself is probe "model".
@@ -54,12 +70,93 @@ def grid(
         seed: the case's seed; of drawn samples here.
         probes: masc, velpic, logistic, ...
         checkpoints: all, last, or epochs such as 0,10,60.
-        samples: fit and score on at most so many of each split.
+        logistic_at: the same for the logistic probe, which takes most of the time.
+        samples: fit and score on at most so many of each split; not of the logistic probe.
     """
+    direct = tuple(name for name in probes if name != "logistic")
     table = probe_grid(
-        run, probes=tuple(probes), fits=("given",), checkpoints=checkpoints, samples=samples, seed=seed
+        run, probes=direct, fits=("given",), checkpoints=checkpoints, samples=samples, seed=seed
     )
-    return [{name: line[name] for name in COLUMNS} for line in table.to_dict("records")]
+    rows = [{name: line[name] for name in COLUMNS} for line in table.to_dict("records")]
+    return rows + (logistic(run, seed, logistic_at) if "logistic" in probes else [])
+
+
+def logistic(run: Run, seed: int, checkpoints: str) -> Rows:
+    """Logistic probes with the paper's number of steps, on every layer; what enters the model is fitted once."""
+    data, rows, seen = run.data(), Rows(), dict[str, float]()
+    for at in chosen(run, checkpoints):
+        train, test = (layer_features(run.model(at), part, data.scaling) for part in (data.train, data.test))
+        for layer, own in train.items():
+            if layer != INPUT or layer not in seen:
+                seen[layer] = _answered(_by_steps(len(own), seed), own, test[layer], data)
+            rows.append(_probed("logistic", layer, seen[layer], at, data))
+    return rows
+
+
+def _by_steps(samples: int, seed: int) -> LogisticProbe:
+    batches = math.ceil(samples / LogisticProbe().batch_size)
+    return LogisticProbe(epochs=max(1, round(LOGISTIC_STEPS / batches)), seed=seed)
+
+
+def _answered(probe: Probe, train: Tensor, test: Tensor, data: DataSet) -> float:
+    """The share of test samples that a probe of the given labels gets right."""
+    said = torch.as_tensor(probe.fit(train, data.train.y).predict(test))
+    return (said == data.test.y).double().mean().item()
+
+
+def _probed(name: str, layer: str, value: float, at: int, data: DataSet) -> dict[str, Any]:
+    where = {"checkpoint": at, "layer": layer, "probe": name, "fit": "given", "split": "test"}
+    return row("accuracy", value, **where, labels="true", n=len(data.test))
+
+
+def layer_features(
+    model: nn.Module, samples: Samples, scaling: str, layers: str | Sequence[str] = "auto"
+) -> dict[str, Tensor]:
+    """Features of the model's own choice of layers; on a laptop some hundred megabytes."""
+    stream = stream_features(model, samples.x, layers, prepare=lambda x: to_inputs(x, scaling), device="cpu")
+    parts = [batch.features for batch in stream]
+    return {layer: torch.cat([part[layer] for part in parts]) for layer in parts[0]}
+
+
+VARIANCES = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)
+
+
+def masc_variances(
+    run: Run, *, case: str, seed: int, variances: Sequence[float] = VARIANCES, checkpoints: str = "last"
+) -> Rows:
+    """MASC with subspaces that hold other shares of the variance, VeLPIC beside it, and the model."""
+    data, rows = run.data(), Rows()
+    for at in chosen(run, checkpoints):
+        model = run.model(at)
+        train, test = (layer_features(model, part, data.scaling) for part in (data.train, data.test))
+        rows.append(_probed("model", "output", accuracy(model, data.test, run, data), at, data))
+        for layer, own in train.items():
+            rows.append(_probed("velpic", layer, _answered(VeLPIC(), own, test[layer], data), at, data))
+            for share in variances:
+                right = _answered(MASC(variance=share), own, test[layer], data)
+                rows.append({**_probed("masc", layer, right, at, data), "variance": share})
+    return rows
+
+
+def early_transfer(run: Run, *, case: str, seed: int, checkpoints: str = "last") -> Rows:
+    """Grafts: the network up to each layer, with VeLPIC or MASC as its head, asked on pictures as a model is."""
+    data, rows = run.data(), Rows()
+    for at in chosen(run, checkpoints):
+        model = run.model(at)
+        whole = sum(one.numel() for one in model.parameters())
+        rows.append(_probed("model", "output", accuracy(model, data.test, run, data), at, data))
+        train = layer_features(model, data.train, data.scaling)
+        for layer in (name for name in train if name != INPUT):
+            for name, probe in (("velpic", VeLPIC()), ("masc", MASC())):
+                graft = _graft(model, layer, probe.fit(train[layer], data.train.y), data)
+                rows.append(_probed(name, layer, accuracy(graft, data.test, run, data), at, data))
+                size = sum(one.numel() for one in [*graft.parameters(), *graft.buffers()])
+                rows.append(row("size", size / whole, checkpoint=at, layer=layer, probe=name))
+    return rows
+
+
+def _graft(model: nn.Module, layer: str, probe: Probe, data: DataSet) -> nn.Module:
+    return make_graft(model, layer, probe, example=to_inputs(data.test.tensor[:8], data.scaling))
 
 
 def transfer(run: Run, *, case: str, seed: int, checkpoints: str = "all") -> Rows:

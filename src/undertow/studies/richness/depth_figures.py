@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from undertow.errors import BadData
 from undertow.plots import COLOURS, line, panels
 from undertow.studies.findings import Findings, SeedCurve
 from undertow.studies.richness.spectrum_figures import PANELS, set_axes
@@ -27,7 +28,10 @@ def over_sizes(found: Findings, measure: str) -> SeedCurve:
     points = [
         (found.seen(name, measure, split="test"), found.of(name, measure, split="test"))
         for name in found.cases
+        if found.has(name, measure, split="test")
     ]
+    if not points:
+        raise BadData(f"{found.study.name}: no row has {measure} on test samples.")
     sizes = [float(rows["size"].iloc[0]) for _, rows in points]
     parts = ([getattr(seen, part) for seen, _ in points] for part in ("mean", "low", "high"))
     return SeedCurve(np.array(sizes), *(np.array(part) for part in parts))

@@ -20,6 +20,7 @@ from undertow.errors import BadData
 from undertow.richness.dimension import effective_dimension
 from undertow.richness.eigenfunctions import feature_spectrum
 from undertow.studies.findings import row
+from undertow.studies.richness.gaussian_process import gp_rows
 from undertow.studies.richness.last_layer_measures import (
     LayerSight,
     accuracies,
@@ -28,6 +29,7 @@ from undertow.studies.richness.last_layer_measures import (
     spectrum_rows,
 )
 from undertow.studies.task import Rows
+from undertow.training.prepare import objective_of
 from undertow.training.run import Run
 from undertow.training.stages import run_up_to
 
@@ -38,14 +40,16 @@ LINEAR = "linear view only"
 
 
 def layer_spectra(
-    run: Run, *, case: str, seed: int, layers: str, map_side: int | None = None, samples: int = 10_000
-) -> Rows:
+    run: Run, *, case: str, seed: int, layers: str, map_side: int | None = None, samples: int = 10_000,
+    without_qr: bool = False,
+) -> Rows:  # fmt: skip
     """Quality, utilisation and intensity of several layers at the last checkpoint.
 
     Options:
         layers: blocks of the network by name, shallow to deep, parted by commas; the last enters the head.
         map_side: average maps down to so many pixels a side; None leaves them.
         samples: at most so many of each split.
+        without_qr: the same without orthonormalising on the test samples too, in rows whose `qr` says so.
     """
     at = run.epochs[-1]
     data, model, names = run.data(), run.model(at), layers.split(",")
@@ -55,6 +59,11 @@ def layer_spectra(
         train, test = (_averaged(data, model, seen[split], name, map_side) for split in ("train", "test"))
         note = "" if depth == len(names) else LINEAR
         found = spectrum_rows(train, test, places=log_positions, note=note)
+        if without_qr:
+            plain = spectrum_rows(train, test, places=log_positions, note=note, qr=False)
+            found = [
+                {**one, "qr": way} for way, rows in (("with", found), ("without", plain)) for one in rows
+            ]
         width = row(
             "width", train.features.shape[1], split="test", n=len(test.features), note=found[0]["note"]
         )
@@ -84,21 +93,28 @@ def used_dimensions(run: Run, *, case: str, seed: int, samples: int = 10_000) ->
     found = spectrum_rows(train, test)
     try:
         seen = feature_spectrum(train.features, test.features, test.labels, test.outputs)
-        # Eq. 9 as for eigenvalues: one function counts as the constant, the others by their entropy.
-        used, note = effective_dimension(seen.feature_utilisation, leave_first=True), ""
+        # Eq. 9 leaves out the first function, the constant, and not the one that is used most.
+        used, note = 1 + effective_dimension(seen.feature_utilisation[1:]), ""
     except BadData as reason:
         used, note = None, str(reason)
     found.append(row("used_dimension", used, split="test", n=len(test.features), note=note))
     return [*rows, *({"checkpoint": run.epochs[-1], **one} for one in found)]
 
 
-def curve_point(run: Run, *, case: str, seed: int, samples: int = 10_000) -> Rows:
-    """Error, loss and D_LR at the end of training, with the number of training samples."""
+def curve_point(run: Run, *, case: str, seed: int, samples: int = 10_000, gp_samples: int = 25_000) -> Rows:
+    """Error, loss and D_LR at the end of training, with the number of training samples.
+
+    Options:
+        samples: at most so many of each split.
+        gp_samples: a Gaussian process is fitted beside the network to at most so many training samples.
+    """
     rows = last_layer(run, case=case, seed=seed, samples=samples, spectra=False)
     end = run.metrics.set_index(run.unit).loc[run.epochs[-1]]
-    count = len(run.data().train)
+    data, config = run.data(), run.config
+    count = len(data.train)
     found = [
         row("error", 1 - end["test_accuracy"], split="test"),
         row("loss", end["test_loss"], split="test"),
+        *([] if config is None else gp_rows(data, objective_of(config, data), most=gp_samples)),
     ]
     return [{"size": count, "checkpoint": run.epochs[-1], **one} for one in [*rows, *found]]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from undertow.plots import line, panels
+from undertow.studies.claims import FITTED, Claim, ClaimVerdict
 from undertow.studies.findings import Findings
-from undertow.studies.recipe import Case, Claim, ClaimVerdict, Published, ScaleChange, Study
+from undertow.studies.recipe import Case, Published, ScaleChange, Study
 from undertow.studies.richness.spectrum_figures import draw_spectra
 from undertow.training.config import TrainConfig
 
@@ -86,12 +87,12 @@ grokking = Study(
         Published(_CASE, "accuracy_after", 0.998, 0.02, "table 3, 2 points", {"split": "test"}),
     ),
     claims=(
-        Claim("it fits the training pairs first and understands the others later", _groks),
-        Claim("D_LR falls when it groks", _richer),
+        Claim("it fits the training pairs first and understands the others later", _groks, FITTED, "table 3"),
+        Claim("D_LR falls when it groks", _richer, FITTED, "table 3, figure 12"),
     ),
     figure=_figure,
     notes=(
-        "After: the checkpoint with the best test accuracy. Before: the last one before it with less than 20 %.",
+        "Before: the first checkpoint that fits the training pairs. After: the one with the best test accuracy.",
         "The paper's setting (Adam, no weight decay, targets of 1) takes hours on a laptop.",
         "With cross-entropy and weight decay D_LR was seen to rise, from .41 to .63, when it groks.",
     ),

@@ -17,8 +17,12 @@ import numpy as np
 
 from undertow.data.catalogue import DATA
 from undertow.errors import BadData
+from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict
 from undertow.studies.findings import Array, Findings, number
-from undertow.studies.recipe import ClaimVerdict, Published
+from undertow.studies.recipe import Published, Scale
+
+FULL_SIZE: tuple[Scale, ...] = ("paper",)
+"""Test accuracy and D_LR of full-size networks on full sets: no smaller scale can give them."""
 
 END = {"checkpoint": "last"}
 TEST = {"split": "test", **END}
@@ -29,6 +33,9 @@ FITTED = 0.9
 
 CARRIED = 0.95
 """Features count as used until they carry this share of the outputs."""
+
+CONSTANT = 0.95
+"""The share of the first eigenfunction that is constant lies above this in all the paper's networks but one."""
 
 RICH = 0.1
 """The paper calls training rich where D_LR lies below this (figure 15)."""
@@ -104,6 +111,25 @@ def each_feature(found: Findings, case: str, measure: str, **where: Any) -> tupl
     return curve.x, np.diff(curve.mean, prepend=0.0)
 
 
+def _first_is_constant(found: Findings) -> ClaimVerdict:
+    """At each kept checkpoint of each case."""
+    judged: list[CaseVerdict] = []
+    for case in found.cases:
+        curve = found.curve(case, "constant_share", x="checkpoint", split="test")
+        least = int(curve.mean.argmin())
+        words = f"at least {number(float(curve.mean[least]))} (epoch {curve.x[least]:g})"
+        judged.append(CaseVerdict(case, bool((curve.mean > CONSTANT).all()), words))
+    return ClaimVerdict.of_cases(judged, before="<1|e_1>, ")
+
+
+CONSTANT_FIRST = Claim(
+    "the first eigenfunction is the constant function throughout training, <1|e_1> > .95",
+    _first_is_constant,
+    place="appendix D.2",
+)
+"""For studies that keep checkpoints."""
+
+
 def table_3(
     cases: Sequence[str], d_lr: Sequence[tuple[float, float]], test: Sequence[float], train: Sequence[float]
 ) -> tuple[Published, ...]:
@@ -111,9 +137,11 @@ def table_3(
     values, deviations = zip(*d_lr, strict=True)
     return (
         *Published.row(
-            cases, "d_lr", values, [3 * one for one in deviations], "tables 3 and 8, 3 s.d.", TEST
+            cases, "d_lr", values, [3 * one for one in deviations], "tables 3 and 8, 3 s.d.", TEST, FULL_SIZE
         ),
-        *Published.row(cases, "accuracy", [one / 100 for one in test], 0.015, "table 3, 1.5 points", TEST),
+        *Published.row(
+            cases, "accuracy", [one / 100 for one in test], 0.015, "table 3, 1.5 points", TEST, FULL_SIZE
+        ),
         *Published.row(
             cases, "accuracy", [one / 100 for one in train], 0.005, "table 3, half a point", TRAIN
         ),

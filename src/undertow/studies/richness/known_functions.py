@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from undertow.plots import line, panels
+from undertow.studies.claims import Claim, ClaimVerdict
 from undertow.studies.findings import Findings, SeedCurve, number
-from undertow.studies.recipe import Case, Claim, ClaimVerdict, ScaleChange, Study
+from undertow.studies.recipe import Case, ScaleChange, Study
 from undertow.studies.richness.image_claims import all_rich
 from undertow.studies.richness.spectrum_figures import draw_spectra, spectra_and_bars
 from undertow.studies.richness.training_settings import LAPTOP, MNIST, NARROW, SMOKE

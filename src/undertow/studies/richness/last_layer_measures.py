@@ -25,6 +25,7 @@ from undertow.richness.alignment import low_rank
 from undertow.richness.collapse import neural_collapse
 from undertow.richness.dimension import effective_dimension
 from undertow.richness.eigenfunctions import feature_spectrum
+from undertow.richness.first_function import constant_share
 from undertow.richness.similarity import cka, initial_kernel_alignment, squared_parameter_norm
 from undertow.studies.findings import row
 from undertow.studies.task import Rows
@@ -128,6 +129,7 @@ def richness_rows(now: LayerSight, start: LayerSight | None, model: nn.Module, l
         "d_lr": lambda: low_rank(now.features, now.outputs).value,
         "effective_dimension": lambda: effective_dimension(now.features),
         "effective_dimension_rest": lambda: effective_dimension(now.features, True),
+        "constant_share": lambda: constant_share(now.features),
     }
     if start is not None:
         measures["initial_kernel_alignment"] = lambda: initial_kernel_alignment(start.features, now.features)
@@ -173,6 +175,7 @@ def spectrum_rows(
     targets: Tensor | None = None,
     places: Callable[[int], Sequence[int]] = first_positions,
     note: str = "",
+    qr: bool = True,
 ) -> Rows:
     """Quality, utilisation and intensity by the number of features.
 
@@ -182,10 +185,11 @@ def spectrum_rows(
         targets: what was to be learned; the labels of `test` when not given.
         places: which numbers of features to keep, of all that there are.
         note: kept with every number, before the spectrum's own warnings.
+        qr: orthonormalise the eigenfunctions on the test samples.
     """
     try:
         wanted = test.labels if targets is None else targets
-        seen = feature_spectrum(train.features, test.features, wanted, test.outputs)
+        seen = feature_spectrum(train.features, test.features, wanted, test.outputs, qr)
     except BadData as reason:
         return [row("quality", None, note=str(reason))]
     where = {

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from undertow.studies.recipe import Case, Claim, ScaleChange, Study
+from undertow.studies.claims import Claim
+from undertow.studies.recipe import Case, ScaleChange, Study
 from undertow.studies.richness.image_claims import RICH, compared, table_3
 from undertow.studies.richness.residual_nets import MEASURE, NOTHING_LEARNED, OPTIONS
 from undertow.studies.richness.spectrum_figures import spectra_and_bars

@@ -8,13 +8,15 @@ Rows 2 to 5 of table 3 and figure 17. The networks without residual blocks are i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict
 from undertow.studies.findings import Findings, number
-from undertow.studies.recipe import Case, Claim, ClaimVerdict, ScaleChange, Study
+from undertow.studies.recipe import Case, ScaleChange, Study
 from undertow.studies.richness.image_claims import (
+    CONSTANT_FIRST,
     RICH,
     classes_of,
     compared,
@@ -55,17 +57,21 @@ _SMALLER = (
 _RATES = ("lr 0.005", "lr 0.05", "lr 0.2")
 
 
-def _strong_features_are_good(found: Findings) -> ClaimVerdict:
-    """Whether quality falls with the feature's number (they are ordered by intensity), at each kept checkpoint."""
-    from scipy.stats import spearmanr
+def _follows_intensity(measure: str) -> Callable[[Findings], ClaimVerdict]:
+    """Whether what a feature adds falls with its number (features are ordered by intensity), at each checkpoint."""
 
-    case, words, holds = _RATES[1], list[str](), True
-    for at in found.curve(case, "d_lr", x="checkpoint", split="test").x:
-        place, quality = each_feature(found, case, "quality", checkpoint=float(at))
-        tested: Any = spearmanr(-place, quality, alternative="greater")
-        holds &= bool(tested.pvalue < 0.001)
-        words.append(f"epoch {at:g}: {number(tested.statistic)}")
-    return judged(found, [case], holds, f"rank correlation at {', '.join(words)}")
+    def check(found: Findings) -> ClaimVerdict:
+        from scipy.stats import spearmanr
+
+        case, judged = _RATES[1], list[CaseVerdict]()
+        for at in found.curve(case, "d_lr", x="checkpoint", split="test").x:
+            place, own = each_feature(found, case, measure, checkpoint=float(at))
+            tested: Any = spearmanr(-place, own, alternative="greater")
+            words = f"rank correlation {number(tested.statistic)} (p {number(tested.pvalue)})"
+            judged.append(CaseVerdict(f"epoch {at:g}", bool(tested.pvalue < 0.001), words))
+        return ClaimVerdict.of_cases(judged)
+
+    return check
 
 
 learning_rate = Study(
@@ -101,9 +107,16 @@ learning_rate = Study(
             compared(_RATES, lambda used: used[0] > max(used[1:]), "features"),
         ),
         Claim(
-            "while training, a feature's quality correlates with its intensity (p < .001)",
-            _strong_features_are_good,
+            "larger intensity features exhibit higher quality during training (p < .001)",
+            _follows_intensity("quality"),
+            place="figure 5",
         ),
+        Claim(
+            "larger intensity features exhibit higher utilisation during training (p < .001)",
+            _follows_intensity("utilisation"),
+            place="figure 5",
+        ),
+        CONSTANT_FIRST,
     ),
     figure=lambda found: rates_and_features(found, _RATES[1]),
     options=FOLLOW,
@@ -207,6 +220,7 @@ architecture = Study(
             _resnet_stays_low,
         ),
         Claim("the MLP uses more features at the end than after one epoch", _mlp_spreads),
+        CONSTANT_FIRST,
     ),
     figure=spectra_over_training,
     options=FOLLOW,
@@ -290,6 +304,7 @@ cross_entropy = Study(
     claims=(
         Claim("with cross-entropy D_LR is small (< .1) and C features carry the outputs", _ce_is_rich),
         Claim("early on its first C features grow less evenly than with squared error", _ce_starts_uneven),
+        CONSTANT_FIRST,
     ),
     figure=spectra_over_training,
     options=FOLLOW,

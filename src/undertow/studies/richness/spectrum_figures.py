@@ -43,7 +43,8 @@ def draw_spectra(
             if found.has(case, measure, **where):
                 line(panel, found.curve(case, measure, x="position", **where), name, index)
         set_axes(panel, measure, title)
-    axes[0].legend(loc="best")
+    if axes[0].lines:
+        axes[0].legend(loc="best")
 
 
 def draw_last_spectra(axes: Sequence[Axes], found: Findings) -> None:

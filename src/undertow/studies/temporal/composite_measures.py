@@ -1,6 +1,6 @@
 """What the studies of composites measure: one column of the matrix, or all of it.
 
-    rows = column(run, case="mlp", seed=0, deep=300, first=150, last=300)       # memory, transfer, forgetting
+    rows = column(run, case="mlp", seed=0, deep=300, first=150, last=300, near=200)       # memory, transfer, forgetting
     rows = matrix(run, case="mlp", seed=0, checkpoints="every:10")              # the memory window
 
 Composite(s, t) has the shallow layers of checkpoint s and the deep ones of t. In the rows `layer` is the cut,
@@ -39,6 +39,7 @@ def column(
     deep: int,
     first: int,
     last: int,
+    near: int,
     samples: int = 10_000,
     splits: tuple[str, ...] = ("train", "test"),
 ) -> Rows:
@@ -51,6 +52,7 @@ def column(
         deep: the checkpoint of the deep part.
         first: the earliest checkpoint of the shallow part.
         last: the latest one.
+        near: the other end of the window of point-wise consistency, memory levels and densities.
         samples: at most so many of each split.
         splits: of the run's own data.
     """
@@ -65,17 +67,20 @@ def column(
             deep=[deep],
             sample_losses=True,
         )
-        rows += [{"checkpoint": deep, "split": split, **one} for one in _column_rows(found, deep, seed)]
+        rows += [{"checkpoint": deep, "split": split, **one} for one in _column_rows(found, deep, near, seed)]
     return rows
 
 
 def some(samples: Samples, count: int) -> Samples:
-    """A part of at most `count` samples, the same every time, balanced where that leaves one of each class."""
+    """A part of at most `count` samples, the same every time, balanced where every class has enough."""
     if len(samples) <= count:
         return samples
-    if count < int(samples.y.max()) + 1:
-        return samples.take(torch.arange(count))
-    return balanced(samples, count, seed=0)
+    sizes = samples.y.bincount()
+    each = count // len(sizes)
+    if 0 < each <= int(sizes.min()):
+        return balanced(samples, each * len(sizes), seed=0)
+    order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(0))
+    return samples.take(order[:count].sort().values)
 
 
 def pixels(samples: Samples) -> Samples:
@@ -85,18 +90,19 @@ def pixels(samples: Samples) -> Samples:
     return Samples.of((samples.tensor * 255).round().to(torch.uint8), samples.y, samples.true)
 
 
-def _column_rows(found: CompositeMatrix, deep: int, seed: int) -> Iterable[dict[str, Any]]:
+def _column_rows(found: CompositeMatrix, deep: int, near: int, seed: int) -> Iterable[dict[str, Any]]:
     labels = "true" if "true" in found.labels else "given"
     for cut in found.cuts:
         at = found.cut(cut)
         note: dict[str, Any] = {"layer": cut, "note": found.batch_norm[at], "n": found.count}
         for place, shallow in enumerate(found.shallow):
             where = {**note, "shallow": shallow}
-            agree = found.predictions[at, place, 0] == found.own(deep)
+            # As the point-wise definition has it: with the later of the two models.
+            agree = found.predictions[at, place, 0] == found.own(max(shallow, deep))
             yield row("accuracy", found.accuracy(labels)[at, place, 0], **where)
             yield row("loss", found.losses[labels][at, place, 0], **where)
             yield row("consistency", float(agree.mean()), **where)
-        yield from _window_rows(found, at, deep, labels, seed, note)
+        yield from _window_rows(found, at, deep, near, labels, seed, note)
     for at, accuracy, loss in zip(
         found.models, found.own_accuracy(labels), found.own_losses[labels], strict=True
     ):
@@ -105,13 +111,12 @@ def _column_rows(found: CompositeMatrix, deep: int, seed: int) -> Iterable[dict[
 
 
 def _window_rows(
-    found: CompositeMatrix, at: int, deep: int, labels: str, seed: int, note: dict[str, Any]
+    found: CompositeMatrix, at: int, deep: int, near: int, labels: str, seed: int, note: dict[str, Any]
 ) -> Rows:
     """Of the whole window: point-wise consistency, its density, memory levels, and forgetting."""
     answers = found.predictions[at, :, 0]  # (S, N)
-    edge = found.shallow[0] if found.shallow[0] < deep else found.shallow[-1]
     own = np.stack([found.own(one) for one in found.shallow])
-    seen = pointwise_consistency(answers, found.shallow, edge, deep, own, seed=seed)
+    seen = pointwise_consistency(answers, found.shallow, near, deep, own, seed=seed)
     rows = [row("pointwise", seen.mean.value, low=seen.mean.low, high=seen.mean.high, **note)]
     density = consistency_density(seen.values)
     if density.density is not None:
@@ -119,8 +124,8 @@ def _window_rows(
             row("density", value, position=float(point), **note)
             for point, value in zip(density.points, density.density, strict=True)
         ]
-    if edge < deep:
-        rows += _memory_rows(answers, found, deep, edge, note) + _forgetting_rows(
+    if near < deep:
+        rows += _memory_rows(answers, found, deep, near, note) + _forgetting_rows(
             found, at, deep, labels, seed, note
         )
     return rows

@@ -3,8 +3,8 @@
     found = find_forgetting(column, checkpoints, at=1000, models=own)     # losses (T, N) of composites and of models
     found.verdicts                                                        # larger, not larger, cannot tell
 
-For s < t compared: loss(composite(s, t)) - loss(f(theta_s)). In a linearised model trained by gradient descent
-with a convex loss this is never above 0 on the training data, so a larger loss is evidence against such a model.
+For s < t compared: loss(composite(s, t)) - loss(f(theta_s)). The paper holds that in a linearised model trained by
+gradient descent this is never above 0 on the training data; `linearised.py` says why that does not follow.
 The interval is a paired bootstrap over samples (both losses of a sample are drawn together). A pair is
     larger        the interval lies above 0
     not larger    it lies at or below 0

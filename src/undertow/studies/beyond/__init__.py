@@ -1,0 +1,1 @@
+"""Studies that no paper has: what its lenses say of the same runs."""

@@ -1,0 +1,232 @@
+"""What paper 001 says of probes, each sentence as a test over nets, degrees of corruption and layers.
+
+    peak_and_fall(found); ends_above("masc")(found); above_chance("masc")(found)
+    wins("velpic", "masc", AT_DEPTH["last"], nets=MLPS)(found)
+
+Depth is told as the paper does: the early layers are the first hidden one, the later ones the last. Numbers are
+means over seeds at the end of training, each seed's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from undertow.studies.claims import CaseVerdict, ClaimVerdict, Share
+from undertow.studies.findings import Findings, number
+from undertow.studies.latent.probe_curves import (
+    TEST,
+    best_layer,
+    corrupted,
+    degree_of,
+    end,
+    hidden,
+    model_curve,
+    model_end,
+    net_of,
+    probe_curve,
+)
+from undertow.words import probe_name
+
+Check = Callable[[Findings], ClaimVerdict]
+Judge = Callable[[Findings, str], tuple[bool | None, str]]
+Depth = Callable[[Sequence[str]], Sequence[str]]
+
+HIGH = 0.5
+"""Degrees of corruption from here on count as high."""
+FALL = 0.02
+"""By so much a peak must stand above the end to be one."""
+NEAR = 0.05
+"""Two accuracies that differ by no more follow each other."""
+SURE = 3.0
+"""Standard deviations above chance that no guessing reaches."""
+AT_DEPTH: Mapping[str, Depth] = {
+    "first": lambda names: names[:1],
+    "last": lambda names: names[-1:],
+    "every": lambda names: names,
+}
+MLPS, CNNS = ("MLP-MNIST", "MLP-CIFAR10"), ("CNN-MNIST", "CNN-FashionMNIST")
+
+
+def over_cases(
+    judge: Judge, share: Share = "most", *, nets: Sequence[str] = (), above: float = 0.0, below: float = 1.0,
+    before: str = "",
+) -> Check:  # fmt: skip
+    """A check over corrupted cases of some nets (all when none is named) with a degree between two bounds."""
+
+    def check(found: Findings) -> ClaimVerdict:
+        own = [case for case in corrupted(found) if above < degree_of(case) < below]
+        chosen = [case for case in own if not nets or net_of(case) in nets]
+        return ClaimVerdict.of_cases(
+            (CaseVerdict(case, *judge(found, case)) for case in chosen), share, before
+        )
+
+    return check
+
+
+def peak_and_fall(found: Findings, case: str) -> tuple[bool, str]:
+    """The model's test accuracy stands higher somewhere before the end."""
+    peak, last = float(model_curve(found, case).mean.max()), model_end(found, case)
+    return peak > last + FALL, f"peak {number(peak)}, end {number(last)}"
+
+
+def ends_above(probe: str) -> Judge:
+    """The best hidden layer ends above the model, and lost less from the model's peak on."""
+
+    def judge(found: Findings, case: str) -> tuple[bool, str]:
+        layer, best = best_layer(found, case, probe)
+        curve, last = model_curve(found, case), model_end(found, case)
+        at = int(curve.mean.argmax())
+        seen = probe_curve(found, case, probe, layer)
+        lost = float(seen.mean[at]) - best
+        words = f"{layer} {number(best)}, model {number(last)}"
+        return best > last and lost < float(curve.mean[at]) - last, words
+
+    return judge
+
+
+def rises_with_model(probe: str) -> Judge:
+    """At the model's peak the best hidden layer is read better than before training, and about as well as the model."""
+
+    def judge(found: Findings, case: str) -> tuple[bool, str]:
+        curve = model_curve(found, case)
+        at = int(curve.mean.argmax())
+        read = max(float(probe_curve(found, case, probe, layer).mean[at]) for layer in hidden(found, case))
+        _, start = best_layer(found, case, probe, "first")
+        words = f"best layer {number(start)} to {number(read)}, model {number(float(curve.mean[at]))}"
+        return read > start and abs(read - float(curve.mean[at])) < 2 * NEAR, words
+
+    return judge
+
+
+def above_chance(probe: str) -> Judge:
+    """Untrained, the best hidden layer is read better than guessing could, and the model answers about by chance."""
+
+    def judge(found: Findings, case: str) -> tuple[bool, str]:
+        layer, start = best_layer(found, case, probe, "first")
+        rows = found.of(case, "accuracy", checkpoint="first", probe="model", **TEST)
+        model, many = model_end(found, case, "first"), float(rows["n"].iloc[0])
+        chance = 1 / classes_of(found, case)
+        sure = chance + SURE * math.sqrt(chance * (1 - chance) / many)
+        words = f"{layer} {number(start)}, model {number(model)}, chance {number(chance)}"
+        return start > sure and abs(model - chance) < chance, words
+
+    return judge
+
+
+def classes_of(found: Findings, case: str) -> int:
+    """How many classes the case's data has."""
+    from undertow.data.catalogue import DATA
+
+    config = found.study.case(case).train
+    assert config is not None  # every case of these studies is trained
+    return DATA[config.data.partition(":")[0]].classes
+
+
+def wins(
+    one: str, other: str, depth: str, share: Share = "most", *, nets: Sequence[str] = (), above: float = 0.0,
+    below: float = 1.0,
+) -> Check:  # fmt: skip
+    """At the end one probe reads a layer better than another: so many of so many layers at that depth."""
+
+    def check(found: Findings) -> ClaimVerdict:
+        own = [case for case in corrupted(found) if above < degree_of(case) < below]
+        places = [
+            (case, layer)
+            for case in own
+            if not nets or net_of(case) in nets
+            for layer in AT_DEPTH[depth](hidden(found, case))
+        ]
+        return ClaimVerdict.of_cases((_won(found, *place, one, other) for place in places), share)
+
+    return check
+
+
+def _won(found: Findings, case: str, layer: str, one: str, other: str) -> CaseVerdict:
+    a, b = (end(found, case, probe, layer) for probe in (one, other))
+    words = f"{probe_name(one)} {number(a)}, {probe_name(other)} {number(b)}"
+    return CaseVerdict(f"{case}, {layer}", a > b, words)
+
+
+def often_not_always(found: Findings) -> ClaimVerdict:
+    """In some layers VeLPIC is ahead of MASC, in others MASC of VeLPIC."""
+    verdict = wins("velpic", "masc", "every", "some")(found)
+    if verdict.agree is None or verdict.of is None:
+        return verdict
+    return ClaimVerdict(
+        0 < verdict.agree < verdict.of, verdict.numbers, verdict.agree, verdict.of, None, verdict.cases
+    )
+
+
+def more_at_high_degrees(found: Findings) -> ClaimVerdict:
+    """In a layer VeLPIC's lead over MASC is larger at the highest degree than at the lowest."""
+    nets = list(dict.fromkeys(map(net_of, corrupted(found))))
+    judged: list[CaseVerdict] = []
+    for net in nets:
+        own = sorted((case for case in corrupted(found) if net_of(case) == net), key=degree_of)
+        for layer in hidden(found, own[0]) if len(own) > 1 else ():
+            low, high = (
+                end(found, case, "velpic", layer) - end(found, case, "masc", layer)
+                for case in (own[0], own[-1])
+            )
+            words = f"{number(low)} at {degree_of(own[0]):g}, {number(high)} at {degree_of(own[-1]):g}"
+            judged.append(CaseVerdict(f"{net}, {layer}", high > low, words))
+    return ClaimVerdict.of_cases(judged, "most", "VeLPIC minus MASC, ")
+
+
+def later_layers_too(found: Findings, case: str) -> tuple[bool, str]:
+    """From the first hidden layer to the last VeLPIC loses less than MASC does."""
+    names = hidden(found, case)
+    lost = {
+        probe: end(found, case, probe, names[0]) - end(found, case, probe, names[-1])
+        for probe in ("velpic", "masc")
+    }
+    return lost["velpic"] < lost[
+        "masc"
+    ], f"VeLPIC loses {number(lost['velpic'])}, MASC {number(lost['masc'])}"
+
+
+def some_layer_follows(found: Findings, case: str) -> tuple[bool, str]:
+    """The logistic probe of some hidden layer ends near the model."""
+    last = model_end(found, case)
+    ends = {layer: end(found, case, "logistic", layer) for layer in hidden(found, case)}
+    near = min(ends, key=lambda layer: abs(ends[layer] - last))
+    return abs(ends[near] - last) <= NEAR, f"{near} {number(ends[near])}, model {number(last)}"
+
+
+def logistic_behind_both(found: Findings) -> ClaimVerdict:
+    """So many hidden layers where logistic is behind MASC and VeLPIC."""
+
+    def judged(case: str, layer: str) -> CaseVerdict:
+        masc, velpic, logistic = (end(found, case, probe, layer) for probe in ("masc", "velpic", "logistic"))
+        words = f"logistic {number(logistic)}, MASC {number(masc)}, VeLPIC {number(velpic)}"
+        return CaseVerdict(f"{case}, {layer}", logistic < min(masc, velpic), words)
+
+    places = [(case, layer) for case in corrupted(found) for layer in hidden(found, case)]
+    return ClaimVerdict.of_cases((judged(*place) for place in places), "some")
+
+
+def trained_beats_random(probe: str, *, reverse: bool = False) -> Judge:
+    """The best hidden layer of the trained network is read better than that of the random one, or the reverse."""
+
+    def judge(found: Findings, case: str) -> tuple[bool, str]:
+        (_, start), (_, last) = (best_layer(found, case, probe, at) for at in ("first", "last"))
+        return (last < start if reverse else last > start), f"random {number(start)}, trained {number(last)}"
+
+    return judge
+
+
+def two_ends(early: tuple[str, str], late: tuple[str, str]) -> Judge:
+    """One probe beats another in the first hidden layer, and another pair in the last."""
+
+    def judge(found: Findings, case: str) -> tuple[bool, str]:
+        names = hidden(found, case)
+        places = ((names[0], early), (names[-1], late))
+        seen = [(layer, [(name, end(found, case, name, layer)) for name in pair]) for layer, pair in places]
+        words = "; ".join(
+            f"{layer}: {', '.join(f'{probe_name(name)} {number(value)}' for name, value in own)}"
+            for layer, own in seen
+        )
+        return all(own[0][1] > own[1][1] for _, own in seen), words
+
+    return judge

@@ -1,0 +1,423 @@
+"""The paper's equations and arguments tried on runs: feature dynamics, appendices C and D, SGD noise over time.
+
+find_study("temporal/step-equation"); find_study("temporal/balance"); find_study("temporal/linearised")
+find_study("temporal/anisotropy"); find_study("temporal/training-curves")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from undertow.plots import line, panels
+from undertow.studies.claims import Claim, ClaimVerdict
+from undertow.studies.findings import Findings, number
+from undertow.studies.recipe import Published, Study
+from undertow.studies.temporal.by_cut import FITS, agreed, by_cut, by_seed, cuts
+from undertow.studies.temporal.networks import (
+    ALL,
+    BOTH,
+    HUNDRED_CASE,
+    MLP_CASE,
+    NETWORKS,
+    RESNET_CASE,
+    STL_CASE,
+    SVHN_CASE,
+    small_scales,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MEASURES = "undertow.studies.temporal.dynamics_measures"
+NEAR = 0.1
+"""An equation within a tenth of what was measured describes it."""
+
+
+def _curves_figure(
+    measures: dict[str, str], x: str = "checkpoint", **where: Any
+) -> Callable[[Findings], Figure]:
+    """A row of panels for each case: one measure each over `x`, a line for each cut."""
+
+    def draw(found: Findings) -> Figure:
+        figure, axes = panels(len(measures), len(found.cases), title=found.study.title, size=(3.2, 2.5))
+        for panel, (case, (measure, title)) in zip(axes, product(found.cases, measures.items()), strict=True):
+            for index, cut in enumerate(cuts(found, case)):
+                if found.has(case, measure, layer=cut, **where):
+                    line(panel, found.curve(case, measure, x=x, layer=cut, **where), f"after {cut}", index)
+            panel.set(title=f"{case}: {title}", xlabel="epoch")
+        axes[0].legend()
+        return figure
+
+    return draw
+
+
+# ----------------------------------------------------------------------------------------------- equations 1 to 3
+
+
+def _described(measure: str) -> Callable[[Findings], ClaimVerdict]:
+    def check(found: Findings) -> ClaimVerdict:
+        def judge(case: str, cut: str) -> tuple[bool | None, str]:
+            if not found.has(case, measure, layer=cut):
+                return None, "no step moved a feature"
+            curve = found.curve(case, measure, x="checkpoint", layer=cut)
+            return bool((curve.mean < NEAR).all()), _over_time(curve)
+
+        return ClaimVerdict.of_cases(by_cut(found, judge), before="relative error, ")
+
+    return check
+
+
+def _random_part(found: Findings) -> ClaimVerdict:
+    def judge(case: str, cut: str) -> tuple[bool | None, str]:
+        if not found.has(case, "random_share", layer=cut):
+            return None, "no step moved a feature"
+        curve = found.curve(case, "random_share", x="checkpoint", layer=cut)
+        bend = found.mean(case, "bend_share", layer=cut)
+        return bool((curve.mean > NEAR).all()), f"{_over_time(curve)}; Ito's term {number(bend)} of the slope"
+
+    return ClaimVerdict.of_cases(
+        by_cut(found, judge), before="share of the mean squared step that is random, "
+    )
+
+
+def _over_time(curve: Any) -> str:
+    return ", ".join(f"epoch {at:g}: {number(value)}" for at, value in zip(curve.x, curve.mean, strict=True))
+
+
+step_equation = Study(
+    name="temporal/step-equation",
+    title="One step of SGD is the sum of a deterministic and a random part",
+    source="paper 000, section 3, appendix A, equations 1 to 3",
+    cases=BOTH,
+    measure=f"{MEASURES}:step_equations",
+    options={"checkpoints": "50,100,150,300", "batches": 256, "inputs": 20},
+    changes=small_scales(
+        smoke={"checkpoints": "2,6", "batches": 8, "inputs": 2},
+        laptop={"checkpoints": "5,10,20,30,60", "batches": 24, "inputs": 4},
+        minutes=4,
+    ),
+    claims=(
+        Claim(
+            "the mean step is equation 3's deterministic part, slope and Ito's term (within a tenth)",
+            _described("mean_error"),
+            place="equation 3",
+        ),
+        Claim(
+            "the covariance of steps is that of equation 3's random part (within a tenth)",
+            _described("covariance_error"),
+            place="equation 3",
+        ),
+        Claim(
+            "the random part is not negligible: a feature becomes a distribution (a tenth of the step or more)",
+            _random_part,
+            place="section 3",
+        ),
+    ),
+    figure=_curves_figure(
+        {
+            "mean_error": "error of the mean",
+            "covariance_error": "of the covariance",
+            "random_share": "random share",
+        }
+    ),
+    notes=(
+        "For a first layer with ReLU Ito's term is nothing: the layer is piecewise linear in its parameters.",
+    ),
+)
+
+# ------------------------------------------------------------------------------------------------------ appendix C
+
+
+def _vanishes(measure: str, before: str) -> Callable[[Findings], ClaimVerdict]:
+    """Smaller at the last checkpoint than at the first, in every seed."""
+
+    def check(found: Findings) -> ClaimVerdict:
+        def judge(case: str, cut: str) -> tuple[bool | None, str]:
+            early, late = (
+                by_seed(found, case, measure, layer=cut, split="train", checkpoint=at)
+                for at in ("first", "last")
+            )
+            words = f"{number(fmean(early.values()))} → {number(fmean(late.values()))}"
+            return agreed(late[seed] < early[seed] for seed in early), words
+
+        return ClaimVerdict.of_cases(by_cut(found, judge), "most", before)
+
+    return check
+
+
+def _flat(found: Findings) -> ClaimVerdict:
+    def judge(case: str, cut: str) -> tuple[bool | None, str]:
+        if not found.has(case, "flatness", layer=cut, split="train", checkpoint="last"):
+            return None, "flat everywhere"
+        seen = by_seed(found, case, "flatness", layer=cut, split="train", checkpoint="last")
+        return agreed(one < 1 for one in seen.values()), number(fmean(seen.values()))
+
+    return ClaimVerdict.of_cases(by_cut(found, judge), "most", "over random directions of the same length, ")
+
+
+def _not_elsewhere(found: Findings) -> ClaimVerdict:
+    """The feature part on test and corrupted data is larger than on training data."""
+
+    def judge(case: str, cut: str) -> tuple[bool | None, str]:
+        parts = {
+            split: by_seed(found, case, "feature_part", layer=cut, split=split, checkpoint="last")
+            for split in ("train", "test", "corrupted")
+        }
+        words = ", ".join(f"{split} {number(fmean(one.values()))}" for split, one in parts.items())
+        larger = (
+            parts[split][seed] > parts["train"][seed]
+            for split in ("test", "corrupted")
+            for seed in parts[split]
+        )
+        return agreed(larger), words
+
+    return ClaimVerdict.of_cases(by_cut(found, judge), "most", "size of df/dz dz at the end, ")
+
+
+balance = Study(
+    name="temporal/balance",
+    title="Why memory: features drift where the deep part is flat",
+    source="paper 000, appendix C",
+    cases=BOTH,
+    measure=f"{MEASURES}:balances",
+    options={"checkpoints": "10,50,100,150,200,250,299", "samples": 2000},
+    changes=small_scales(
+        smoke={"checkpoints": "1,3,5", "samples": 40},
+        laptop={"checkpoints": "1,5,10,20,30,40,59", "samples": 150},
+        minutes=3,
+    ),
+    claims=(
+        Claim(
+            "as training goes, df/dz dz/dt + df/dtheta dtheta/dt tends to 0 on the training set",
+            _vanishes("together_part", "size of the sum, first → last, "),
+            presupposes=FITS,
+            place="appendix C",
+        ),
+        Claim(
+            "df/dz dz/dt tends to 0 by itself",
+            _vanishes("feature_part", "first → last, "),
+            presupposes=FITS,
+            place="appendix C",
+        ),
+        Claim(
+            "features drift in directions that are locally flat for the classifier",
+            _flat,
+            presupposes=FITS,
+            place="appendix C",
+        ),
+        Claim(
+            "on test data or corrupted inputs the balance no longer holds",
+            _not_elsewhere,
+            presupposes=FITS,
+            place="appendix C",
+        ),
+    ),
+    figure=_curves_figure(
+        {"feature_part": "|df/dz dz|", "parameter_part": "|df/dtheta dtheta|", "flatness": "flatness"},
+        split="train",
+    ),
+    notes=(
+        "f is the softmax of the outputs, which do not tend to a constant themselves; a step is an epoch.",
+    ),
+)
+
+# ------------------------------------------------------------------------------------------------------ appendix D
+
+
+def _convex(found: Findings) -> ClaimVerdict:
+    def judge(case: str, cut: str) -> tuple[bool, str]:
+        least = float(found.of(case, "curvature", layer=cut)["value"].min())
+        return least > -1e-9, f"least eigenvalue {number(least)}"
+
+    return ClaimVerdict.of_cases(by_cut(found, judge))
+
+
+def _never_larger(found: Findings) -> ClaimVerdict:
+    def judge(case: str, cut: str) -> tuple[bool, str]:
+        rows = found.of(case, "broken", layer=cut)
+        broken, pairs = int(rows["value"].sum()), int(rows["pairs"].sum())
+        most, fit = (found.mean(case, name, layer=cut) for name in ("most_broken", "linear_fit"))
+        words = f"more loss in {broken} of {pairs} pairs, at most {number(most)}; fits {number(100 * fit)} %"
+        return broken == 0, words
+
+    return ClaimVerdict.of_cases(by_cut(found, judge))
+
+
+def _linearised_figure(found: Findings) -> Figure:
+    names = [(case, cut) for case in found.cases for cut in cuts(found, case)]
+    figure, axes = panels(min(3, len(names)), -(-len(names) // 3), title=found.study.title, size=(3.4, 2.7))
+    for panel, (case, cut) in zip(axes, names, strict=False):
+        rows: Any = found.of(case, "linear_loss", layer=cut)
+        table = rows.pivot_table(index="shallow", columns="checkpoint", values="value")
+        more = table.to_numpy() - np.diag(table.to_numpy())[:, None]
+        most = float(np.abs(more).max()) or 1.0
+        seen = panel.pcolormesh(
+            table.columns, table.index, more, cmap="RdBu_r", vmin=-most, vmax=most, shading="nearest"
+        )
+        figure.colorbar(seen, ax=panel)
+        panel.set(
+            title=f"{case}, {cut}: loss over the model at s", xlabel="step of the deep part", ylabel="shallow"
+        )
+    return figure
+
+
+linearised = Study(
+    name="temporal/linearised",
+    title="Does a linearised network forget?",
+    source="paper 000, appendix D, lemma 1",
+    cases=BOTH,
+    measure=f"{MEASURES}:linearised",
+    options={"samples": 500, "steps": 2000, "kept": 20},
+    changes=small_scales(
+        smoke={"samples": 40, "steps": 20, "kept": 4},
+        laptop={"samples": 60, "steps": 150, "kept": 10},
+        minutes=4,
+    ),
+    claims=(
+        Claim("-log softmax is convex", _convex, place="lemma 1"),
+        Claim(
+            "in a linearised network composite(t1, t2) has never more loss than the model at t1",
+            _never_larger,
+            place="appendix D",
+            cause="convexity does not give it: a deep parameter may turn back when a shallow one takes over its part",
+        ),
+    ),
+    figure=_linearised_figure,
+    notes=(
+        "Linearised where training began, by gradient descent on all samples, at the largest rate that cannot rise.",
+    ),
+)
+
+# ------------------------------------------------------------------------------------ SGD noise against consistency
+
+
+def _goes_with(measure: str) -> Callable[[Findings], ClaimVerdict]:
+    """Spearman's correlation over checkpoints within each run; the sign that all seeds have."""
+
+    def check(found: Findings) -> ClaimVerdict:
+        def judge(case: str, cut: str) -> tuple[bool | None, str]:
+            found_rho = {seed: _rank(found, case, cut, seed, measure) for seed in _seeds(found, case)}
+            told = [rho for rho in found_rho.values() if rho is not None]
+            if not told:
+                return None, f"the {measure} is the same at all checkpoints"
+            return agreed(rho > 0 for rho in told), "rho " + ", ".join(number(rho) for rho in told)
+
+        return ClaimVerdict.of_cases(by_cut(found, judge), "most")
+
+    return check
+
+
+def _seeds(found: Findings, case: str) -> list[int]:
+    return sorted({int(seed) for seed in found.of(case, "anisotropy")["seed"]})
+
+
+def _rank(found: Findings, case: str, cut: str, seed: int, measure: str) -> float | None:
+    from scipy.stats import spearmanr
+
+    own = found.of(case, "anisotropy", layer=cut, seed=seed).set_index("checkpoint")["value"]
+    other = found.of(case, measure, layer=cut, seed=seed, split="train").set_index("checkpoint")["value"]
+    both: Any = own.to_frame("a").join(other.to_frame("b"), how="inner").to_numpy(float)
+    if len(both) < 3 or np.ptp(both[:, 0]) == 0 or np.ptp(both[:, 1]) == 0:
+        return None
+    seen: Any = spearmanr(both[:, 0], both[:, 1])
+    return float(seen.statistic)
+
+
+anisotropy = Study(
+    name="temporal/anisotropy",
+    title="Does uneven SGD noise go with consistency and a wide window?",
+    source="paper 000, section 1 (claimed, nowhere drawn)",
+    cases=BOTH,
+    measure=f"{MEASURES}:anisotropy",
+    options={"checkpoints": "every:20", "batches": 256, "inputs": 20, "samples": 5000, "back": 3},
+    changes=small_scales(
+        smoke={"checkpoints": "every:1", "batches": 12, "inputs": 2, "samples": 60, "back": 1},
+        laptop={"checkpoints": "2,4,6,8,10,15,20,25,30,40,50,60", "batches": 32, "inputs": 3, "samples": 300},
+        minutes=6,
+    ),
+    claims=(
+        Claim(
+            "the strength of anisotropy correlates with temporal consistency over training",
+            _goes_with("consistency"),
+            place="section 1",
+        ),
+        Claim(
+            "and with the length of the memory window",
+            _goes_with("window"),
+            place="section 1",
+        ),
+    ),
+    figure=_curves_figure(
+        {"anisotropy": "anisotropy (log)", "consistency": "consistency", "window": "window"}
+    ),
+    notes=(
+        "Anisotropy is the logarithm of the isotropy statistic over its mean for isotropic noise of the same size.",
+        "Consistency is with the three chosen checkpoints before; both sides change with time, which may be all.",
+    ),
+)
+
+# ------------------------------------------------------------------------------------------------- figure 19, table 2
+
+_SETTINGS = {
+    SVHN_CASE: {"lr": 0.001, "batch size": 200, "weight decay": 0.0},
+    STL_CASE: {"lr": 0.001, "batch size": 200, "weight decay": 0.001},
+    MLP_CASE: {"lr": 0.01, "batch size": 200, "weight decay": 1e-4, "momentum": 0.9},
+    RESNET_CASE: {"lr": 0.1, "batch size": 128, "weight decay": 1e-4, "momentum": 0.9},
+    HUNDRED_CASE: {"lr": 0.1, "batch size": 128, "weight decay": 1e-4, "momentum": 0.9},
+}
+
+
+def _settles(found: Findings) -> ClaimVerdict:
+    """Training accuracy changes by at most two points in the second half of the epochs."""
+
+    def judge(case: str) -> tuple[bool, str]:
+        curve = found.curve(case, "train_accuracy", x="checkpoint")
+        late = curve.mean[len(curve.mean) // 2 :]
+        return float(np.ptp(late)) <= 0.02, f"{case}: from {number(late.min())} to {number(late.max())}"
+
+    return ClaimVerdict.of_each(found.cases, judge, "training accuracy in the second half, ", "most")
+
+
+def _training_figure(found: Findings) -> Figure:
+    figure, axes = panels(2, len(found.cases), title=found.study.title, size=(3.6, 2.4))
+    for place, case in enumerate(found.cases):
+        for panel, kind in zip(axes[2 * place :], ("loss", "accuracy"), strict=False):
+            for index, split in enumerate(("train", "test")):
+                line(panel, found.curve(case, f"{split}_{kind}", x="checkpoint"), split, index)
+            panel.set(title=f"{case}: {kind}", xlabel="epoch")
+    axes[0].legend()
+    return figure
+
+
+training_curves = Study(
+    name="temporal/training-curves",
+    title="Loss and precision during training",
+    source="paper 000, table 2, figure 19",
+    cases=ALL,
+    measure=f"{MEASURES}:curves",
+    changes=small_scales(smoke={}, laptop={}, minutes=1, names=tuple(NETWORKS)),
+    published=tuple(
+        Published(
+            case, "setting", value, 0.0, "table 2", {"layer": name}, ("paper",), "a setting of the scale"
+        )
+        for case, settings in _SETTINGS.items()
+        for name, value in settings.items()
+    ),
+    claims=(
+        Claim(
+            "training metrics have stabilised in the window of late epochs (within two points)",
+            _settles,
+            presupposes=FITS,
+            place="section 1, figure 19",
+        ),
+    ),
+    figure=_training_figure,
+    notes=("Rates drop by ten as in the two public codes that the paper names; its table has no drops.",),
+)
+
+STUDIES = (step_equation, balance, linearised, anisotropy, training_curves)
