@@ -34,6 +34,8 @@ from .repairing.export import load_repaired as load_repaired
 from .repairing.outcome import Repair as Repair
 from .repairing.repair_model import repair as repair
 from .repairing.settings import RepairConfig as RepairConfig
+from .report.compare import Comparison as Comparison
+from .report.compare import compare as compare
 from .report.page import write_report as write_report
 from .richness.alignment import d_lr as d_lr
 from .rows import Row as Row

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +39,7 @@ def test_a_memorising_run(audited):
     assert [found[topic] for topic in yes] == ["yes"] * len(yes)
     best, last = (100 * result.measures[name] for name in ("accuracy_best", "accuracy"))
     assert result.headline.startswith(
-        f"It memorised wrong labels between epoch 20 and 30: test accuracy fell from {best:.1f} % to {last:.1f} %."
+        f"It memorised wrong labels after epoch 20: test accuracy fell from {best:.1f} to {last:.1f} %."
     )
     assert result.verdict.topic("memorising").numbers["since"] == 30
     assert result.verdict.topic("memorising").numbers["before"] == 20
@@ -117,7 +116,8 @@ def test_a_broken_run(spoiled):
 def test_nothing_but_broken(spoiled):
     result = ut.audit(spoiled(poison), ut.load_data("digits"))
     assert [one.topic for one in result.verdict] == ["training"]
-    assert result.headline.endswith("We can say nothing else.")
+    assert result.verdict.topic("training").sentence.endswith("We can say nothing else.")
+    assert len(result.headline.split()) <= 20
     assert result.measures == {"broken": 1.0}
 
 
@@ -374,10 +374,10 @@ def too_long(result: Audit, most: int = 30) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["memorising", "clean", "lazy", "under-trained"])
-def test_sentences_are_short_and_the_headline_fits_two_lines(audited: Callable[[str], Audit], name: str):
+def test_sentences_are_short_and_the_headline_has_twenty_words(audited: Callable[[str], Audit], name: str):
     result = audited(name)
     assert not too_long(result)
-    assert len(textwrap.wrap(result.headline, 110)) <= 2
+    assert len(result.headline.split()) <= 20
     assert too_long(result, most=5), "the guard notices long sentences"
 
 

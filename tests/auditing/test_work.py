@@ -19,6 +19,7 @@ from undertow.rows import COLUMNS
 from undertow.session.checkpoints import thinned
 from undertow.temporal import consistency_matrix
 from undertow.temporal.matrix import Composer
+from undertow.training.seal_again import seal_again
 
 LIGHT: dict[str, Any] = {"probes": ["velpic"], "fits": ["given"]}
 
@@ -64,7 +65,7 @@ def test_files_hold_what_the_result_does(audited):
     stored = json.loads((result.folder / "audit.json").read_text())
     wanted = {
         "format", "undertow", "made", "run", "unit", "situation", "quick", "verdict", "headline", "measures",
-        "settings", "data",
+        "settings", "data", "table", "seal",
     }  # fmt: skip
     assert set(stored) == wanted
     assert stored["situation"] == "clean test labels"
@@ -295,6 +296,7 @@ def test_other_weights_are_read_anew(own):
     """Fails if parts are known by the checkpoint's number only."""
     before = ut.audit(own, lenses=["richness"])
     shutil.copy(own.checkpoint(4).path, own.checkpoint(12).path)
+    seal_again(own.path)  # the exchange is meant
     after = ut.audit(ut.open_run(own.path), lenses=["richness"])
     assert after.measures["accuracy"] == one(
         before.table, checkpoint=4, measure="accuracy", split="test"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pandas as pd
 import pytest
@@ -188,7 +189,10 @@ def test_a_bar_for_the_whole_on_a_terminal(monkeypatch, run, tmp_path):
     screen = Console(force_terminal=True, width=90, file=(tmp_path / "screen").open("w"))
     monkeypatch.setattr(progress, "console", lambda: screen)
     bar = progress.ProgressBar()
-    ut.audit(ut.open_run(run), out=tmp_path / "out", lenses="richness", progress=bar)
+    fresh = shutil.copytree(
+        run, tmp_path / "run", ignore=shutil.ignore_patterns("cache")
+    )  # nothing known yet
+    ut.audit(ut.open_run(fresh), out=tmp_path / "out", lenses="richness", progress=bar)
     screen.file.close()
     assert bar.done == pytest.approx(1.0)
     assert "passes, epoch" in (tmp_path / "screen").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -171,7 +172,8 @@ def test_foreign_checkpoints_are_shown(capsys, tmp_path):
 def test_folders_without_checkpoints_say_what_they_hold(capsys, tmp_path):
     code, _, err = call(capsys, "audit", tmp_path)
     assert code == 1
-    assert err == f"undertow: {tmp_path} holds no checkpoints (.safetensors, .pt, .pth, .ckpt, .bin).\n"
+    endings = ".safetensors, .pth.tar, .pt.tar, .pt, .pth, .ckpt, .bin, .tar"
+    assert err == f"undertow: {tmp_path} holds no checkpoints ({endings}).\n"
     (tmp_path / "last.pt").write_bytes(b"")
     assert "carry no epoch and no step (last.pt). Rename them" in call(capsys, "show", tmp_path)[2]
     (tmp_path / "last.pt").unlink()
@@ -372,7 +374,10 @@ def test_probe_of_someones_checkpoints(capsys, tmp_path, monkeypatch):
     for place, message in wrong.items():
         code, _, err = call(capsys, *where, "--model", place, "--data", "digits")
         assert (code, message in err) == (2, True), err
-    code, _, err = call(capsys, *where, "--data", "digits")
+    code, out, _ = call(capsys, *where)  # what was said once is remembered with the folder
+    assert (code, "The model itself scores" in out) == (0, True)
+    shutil.copytree(tmp_path / "ckpts", tmp_path / "other", ignore=shutil.ignore_patterns("opened.json"))
+    code, _, err = call(capsys, "probe", tmp_path / "other", "--data", "digits")
     assert code == 2
     assert "model" in err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -80,7 +81,6 @@ def test_cleaned_labels_are_trained_on(capsys, run, tmp_path):
         (["--folds", "1"], "2 or more"),
         (["--out", "a.xlsx"], ".csv"),
         (["--features", "a.npy", "--labels", "y.csv"], "got both. Leave one of them out"),
-        (["--report", "found"], "undertow report"),
         (["--texts", "none.txt"], "there is no file none.txt"),
         (["--to-fiftyone", "a.json"], "a .jsonl file"),
         (["--apply", "none.csv", "--cleaned", "a.parquet"], "there is no file none.csv"),
@@ -315,3 +315,51 @@ def test_labels_cleaned_without_a_run(capsys, files, tmp_path, monkeypatch):
     told = json.loads(capsys.readouterr().out)
     missing = (np.load("y.npy") < 0).sum()
     assert len(pd.read_parquet(cleaned)) >= 900 - told["flagged"] - missing
+
+
+def test_a_run_that_is_not_mine_is_left_as_it_is(capsys, run, tmp_path, monkeypatch):
+    """With --no-keep, with --report, and where the folder cannot be written to; what it has kept is used still."""
+
+    def folder():
+        return {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+
+    before, out, page = folder(), tmp_path / "all.csv", tmp_path / "page"
+    assert main(["labels", str(run.path), "--no-keep", "--out", str(out)]) == 0
+    assert sorted(tmp_path.iterdir()) == [out]
+    assert folder() == before
+    assert main(["labels", str(run.path), "--report", str(page), "--top", "0"]) == 0
+    assert (page / "report.html").is_file()
+    assert len(suspects(page, [str(digit) for digit in range(10)])) == 120
+    assert folder() == before
+    capsys.readouterr()
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != run.path and allowed(path, mode))
+    assert main(["labels", str(run.path), "--out", str(out), "--json"]) == 0
+    told = capsys.readouterr()
+    assert "cannot be written to" in told.err
+    assert json.loads(told.out)["written"] == [str(out)]
+    assert folder() == before
+
+
+def test_the_plan_of_a_run_and_of_features_comes_before_any_work(capsys, run, tmp_path):
+    assert main(["labels", str(run.path), "--plan"]) == 0
+    assert re.search(
+        r"1,297 samples, 10 classes, \d+ views: about .* s on one core, .* kept", capsys.readouterr().out
+    )
+    big = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", np.float32, (400_000, 64))  # a file of holes
+    big.flush()
+    np.save(tmp_path / "y.npy", np.arange(400_000) % 1000)
+    given = [
+        "labels",
+        "--features",
+        str(tmp_path / "big.npy"),
+        "--labels",
+        str(tmp_path / "y.npy"),
+        "--plan",
+        "--json",
+    ]
+    assert main(given) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["disk"] == 7 * 400_000 * 1000 * 4
+    assert told["memory"] < 2e9
+    assert told["seconds"] > 1

@@ -35,7 +35,7 @@ def test_no_name_is_broken_and_rooms_stay_together(capsys, monkeypatch, width):
     assert [line.split()[0] for line in out.splitlines() if line.split(" ")[0] in STUDIES] == list(STUDIES)
     assert "richness/...: paper 002, Decoupling dynamical richness" in out
     rooms = [name.partition("/")[0] for name in STUDIES]
-    assert rooms == sorted(rooms, key=["richness", "latent", "temporal"].index)
+    assert rooms == sorted(rooms, key=["richness", "latent", "temporal", "beyond"].index)
 
 
 def test_show_says_what_a_scale_changes(capsys):
@@ -67,7 +67,9 @@ def test_wrong_names_are_answered(capsys, tmp_path):
     assert main(["study", "run", "richness/target-scale", "--scale", "huge", "--out", str(tmp_path)]) == 2
     assert "There is no scale 'huge'" in capsys.readouterr().err
     assert main(["study", "run"]) == 2
-    assert "NAME is missing. Give a study" in capsys.readouterr().err
+    assert "wanted names of studies, or --all" in capsys.readouterr().err
+    assert main(["study", "run", "richness/target-scale", "--all"]) == 2
+    assert "wanted names of studies, or --all" in capsys.readouterr().err
 
 
 @pytest.fixture

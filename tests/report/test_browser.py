@@ -138,7 +138,7 @@ def test_trajectories_play(page):
 
 def test_the_gallery_shows_pictures_and_can_be_narrowed(page):
     """The first two dozen; a button, reached by keys, shows the rest."""
-    widths = page.eval_on_selector_all(".suspect img", "all => all.map(one => one.naturalWidth)")
+    widths = page.eval_on_selector_all("#labels .suspect img", "all => all.map(one => one.naturalWidth)")
     assert widths == [widths[0]] * 24
     assert widths[0] > 0
     button = page.locator("#labels button.all")
@@ -146,13 +146,13 @@ def test_the_gallery_shows_pictures_and_can_be_narrowed(page):
     page.locator("[data-control=given]").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    assert page.locator(".suspect").count() == 120
+    assert page.locator("#labels .suspect").count() == 120
     assert (button.get_attribute("aria-expanded"), button.inner_text()) == ("true", "Show the first 24")
     button.click()
-    given = page.locator(".suspect .was").first.inner_text()
+    given = page.locator("#labels .suspect .was").first.inner_text()
     page.select_option("[data-control=given]", given)
-    assert set(page.locator(".suspect .was").all_inner_texts()) == {given}
-    assert button.is_hidden() == (page.locator(".suspect").count() < 24)
+    assert set(page.locator("#labels .suspect .was").all_inner_texts()) == {given}
+    assert button.is_hidden() == (page.locator("#labels .suspect").count() < 24)
     page.select_option("[data-control=given]", "")
 
 
@@ -274,7 +274,7 @@ def test_everything_is_reached_by_keys_alone(page):
     for _ in range(12):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.className"))
-    assert reached == ["tool"] * 3 + ["chip"] * 7 + ["host fill", "tool"]
+    assert reached == ["tool"] * 3 + ["chip"] * 7 + ["host fill", "more"]
 
 
 def test_several_runs_in_one_page(visit, audited, make_audit, tmp_path):
@@ -332,3 +332,16 @@ def test_a_served_page_follows_the_run(visit, make_audit, tmp_path):
         assert page.locator("[data-control=map-probe]").input_value() == "VeLPIC"
         page.goto("about:blank")
         server.shutdown()
+
+
+def test_the_first_chart_and_six_suspects_stand_above_the_fold(page):
+    """On a laptop's 1280 x 800: fails if the head grows again."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.evaluate("scrollTo(0, 0)")
+    chart = page.locator("#accuracy .card").first.bounding_box()
+    assert chart["y"] < 520
+    tops = page.eval_on_selector_all(
+        ".glance .suspect img", "all => all.map(one => one.getBoundingClientRect().bottom)"
+    )
+    assert len(tops) == 6
+    assert max(tops) < 800

@@ -68,21 +68,25 @@ def test_a_hidden_chart_is_drawn_when_it_comes_back_wider(page):
 
 
 def test_suspects_show_what_orders_them_and_the_truth(page, audited):
-    """The order is that of the belief that a label is wrong; the proposal's confidence is another number."""
-    stored = pd.read_parquet(audited / "suspects.parquet").sort_values("score", ascending=False).head(24)
-    tiles = page.locator(".suspect").all_inner_texts()
+    """The worst of each given class, then the second of each; the proposal's confidence is another number."""
+    stored = pd.read_parquet(audited / "suspects.parquet").sort_values(
+        "score", ascending=False, ignore_index=True
+    )
+    stored = stored.head(120).assign(turn=lambda rows: rows.groupby("given").cumcount())
+    stored = stored.sort_values("turn", kind="stable").head(24)
+    tiles = page.locator("#labels .suspect").all_inner_texts()
     for text, row in zip(tiles, stored.to_dict("records"), strict=True):
         assert f"wrong: {100 * row['score']:.1f}\u00a0%" in text
         shown = float(re.search(r"proposal: ([\d.]+)", text)[1])
         assert shown == pytest.approx(100 * row["confidence"], abs=0.0501)  # stored in float32
         assert f"true: {row['true']}\u00a0{'✓' if row['true'] == row['proposed'] else '✗'}" in text
-    assert page.locator(".truth.off").count() == int((stored["true"] != stored["proposed"]).sum())
+    assert page.locator("#labels .truth.off").count() == int((stored["true"] != stored["proposed"]).sum())
 
 
 def test_a_belief_that_is_nearly_sure_is_not_rounded_to_sure(visit, make_audit, tmp_path):
     made = make_audit(tmp_path / "run", lenses=(), checkpoints=3, suspects=True)
     page = visit(write_report([made], tmp_path / "r.html").as_uri())
-    assert page.locator(".suspect .score").first.inner_text() == "wrong: >\u00a099.9\u00a0%"
+    assert page.locator("#labels .suspect .score").first.inner_text() == "wrong: >\u00a099.9\u00a0%"
 
 
 def reach(page):
@@ -158,8 +162,6 @@ def test_no_band_is_left_between_legend_and_plot(page):
     for chart, above in {"accuracy": ".legend", "depth": ".legend", "rich-trace_within": ".note"}.items():
         upper, plot = (box(page, f"[data-chart={chart}] {part}") for part in (above, ".host > svg"))
         assert plot["y"] - upper["y"] - upper["height"] < 20, chart
-    first, second = (box(page, f"[data-chart={chart}] .host > svg") for chart in ("accuracy", "depth"))
-    assert first["y"] + first["height"] == pytest.approx(second["y"] + second["height"], abs=2)
 
 
 def test_no_chart_bears_the_name_of_its_section(page):

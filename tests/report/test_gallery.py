@@ -44,16 +44,16 @@ ROWS = {
 def test_the_worst_come_first_with_their_own_picture(tmp_path, arrays):
     write(tmp_path, ROWS, **arrays)
     found = suspects(tmp_path, ["cat", "dog"])
-    assert [own["sample"] for own in found] == [7, 9, 4]
+    assert [own["sample"] for own in found] == [7, 4, 9], "the worst of each given class, then the second"
     assert [(own["given"], own["proposed"]) for own in found] == [
         ("dog", "cat"),
-        ("dog", "5"),
         ("cat", "dog"),
+        ("dog", "5"),
     ]
-    assert found[1]["confidence"] is None
-    assert [own["score"] for own in found] == [3, 2, 1]
-    assert [own["true"] for own in found] == ["cat", None, "dog"]
-    for own, place in zip(found, (1, 2, 0), strict=True):
+    assert found[2]["confidence"] is None
+    assert [own["score"] for own in found] == [3, 1, 2]
+    assert [own["true"] for own in found] == ["cat", "dog", None]
+    for own, place in zip(found, (1, 0, 2), strict=True):
         np.testing.assert_array_equal(image_of(own["image"]), PICTURES[place])
 
 
@@ -84,5 +84,5 @@ def test_pickled_pictures_are_refused(tmp_path):
     """Opening a report must not run what a stranger's file says."""
     pd.DataFrame(ROWS).to_parquet(tmp_path / "suspects.parquet")
     np.savez(tmp_path / "suspects.npz", **{"4": np.array([{"a": 1}], dtype=object)})
-    with pytest.raises(RunProblem, match="cannot be read as thumbnails by sample"):
+    with pytest.raises(RunProblem, match="wanted thumbnails by sample, but it cannot be read"):
         suspects(tmp_path, [])

@@ -18,6 +18,7 @@ from undertow.report import page_text, read_saved, write_report
 from undertow.report.gallery import MOST
 from undertow.report.page import safe_json
 from undertow.report.sections import SECTIONS as EVERY
+from undertow.training.seal_again import seal_again
 
 HOSTILE = (
     "<script>window.pwned=1</script>",
@@ -268,6 +269,7 @@ def test_rows_of_anyones_lens_have_a_section(audited, tmp_path):
         .assign(lens="mine", measure="dead_units", layer="layer1", value=0.25)
     )
     pd.concat([rows, mine]).to_parquet(made / "audit.parquet", index=False)
+    seal_again(made)
     text = page_text([read_saved(made)])
     assert 'id="own"' in text
     assert "dead units" in text

@@ -149,7 +149,7 @@ def test_an_unfinished_run_is_training_and_a_damaged_one_hides_no_other(make_aud
     text = ServedRuns(tmp_path / "runs").listing()
     assert ">training</span>" in text
     assert ">damaged</span>" in text
-    assert "cannot be read as a parquet table" in text
+    assert "wanted a table of rows, but it cannot be read" in text
 
 
 def test_a_damaged_run_is_answered_with_its_reason(tmp_path):
@@ -159,7 +159,7 @@ def test_a_damaged_run_is_answered_with_its_reason(tmp_path):
         status, headers, text = Client(server).get("/run/.")
         server.shutdown()
     assert (status, headers["Content-Type"]) == (500, "text/plain; charset=utf-8")
-    assert "cannot be read as JSON" in text
+    assert "wanted JSON, but it cannot be read" in text
 
 
 def test_a_folder_or_port_that_is_not_there_is_answered(tmp_path, client):

@@ -159,17 +159,17 @@ def test_folders_without_studies_are_refused(tmp_path):
     ("file", "content", "words"),
     [
         ("study.json", "{", "cannot be read"),
-        ("study.json", "[]", "must hold a JSON object, not a list"),
-        ("study.json", '{"format": 1}', "lacks 'study'"),
+        ("study.json", "[]", "wanted a JSON object, got an array"),
+        ("study.json", '{"format": 1}', "study: wanted a value, but there is none"),
         (
             "study.json",
             '{"format": 9, "study": "a/b", "scale": "laptop"}',
-            "has format 9; this undertow reads up to 1",
+            "format: wanted format 1 or older, got 9. Update undertow",
         ),
-        ("study.json", '{"format": 1, "study": "a/b", "scale": "huge"}', "no scale that is known: 'huge'"),
-        ("claims.json", "{}", "must hold a JSON array"),
-        ("rows.parquet", "nothing", "cannot be read as a parquet table"),
-        ("figure.png", "nothing", "cannot be read as a picture"),
+        ("study.json", '{"format": 1, "study": "a/b", "scale": "huge"}', "scale: invalid enum value 'huge'"),
+        ("claims.json", "{}", "Expected array, got object"),
+        ("rows.parquet", "nothing", "wanted a table of study rows, but it cannot be read"),
+        ("figure.png", "nothing", "wanted a picture, but it cannot be read"),
     ],
 )
 def test_damaged_files_are_named(tmp_path, file, content, words):
@@ -183,7 +183,7 @@ def test_damaged_files_are_named(tmp_path, file, content, words):
 def test_a_missing_table_is_named(tmp_path):
     path = write(tmp_path)
     (path / "comparison.csv").unlink()
-    with pytest.raises(RunProblem, match=r"comparison\.csv"):
+    with pytest.raises(NotThere, match=r"comparison\.csv"):
         read_studies(tmp_path)
 
 

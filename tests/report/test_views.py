@@ -214,7 +214,9 @@ def test_tiles_say_what_the_rows_say(audited):
     assert shown["Best layer knows"].value == f"{100 * measures['latent_accuracy']:.1f}\u00a0%"
     assert shown["D_LR"].value == f"{measures['d_lr']:.2f}"
     assert shown["Wrong labels memorised"].value == f"{100 * views.memorised(saved).mean[-1]:.1f}\u00a0%"
-    assert about(saved).startswith("digits · mlp:96-96-96 · label noise 0.4")
+    assert about(saved).startswith("digits · mlp:96-96-96 · 600 training"), (
+        "one noise figure: the measured one"
+    )
 
 
 def test_the_best_layer_has_one_interval_on_the_page(make_audit, tmp_path):
@@ -288,7 +290,7 @@ def test_the_command_that_trains_it_again_is_understood(audited):
     app.parse_args(words[1:], exit_on_error=False, print_error=False)
 
 
-@pytest.mark.parametrize("config", [None, {}, "text"])
+@pytest.mark.parametrize("config", [None, {}])
 def test_a_loop_that_is_not_ours_has_no_command(tmp_path, config):
     import json
 

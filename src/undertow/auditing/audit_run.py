@@ -17,8 +17,9 @@ allow is left out with a note, and the others go on.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,14 +27,15 @@ from typing import Any, TypeVar
 import torch
 
 from undertow.auditing.answers_lens import AnswersLens
+from undertow.auditing.budget import Part, affordable
 from undertow.auditing.composites_lens import CompositesLens, CompositesResult
 from undertow.auditing.drift_lens import DriftLens
-from undertow.auditing.estimate import Work, estimate
+from undertow.auditing.estimate import Estimate, Work, estimate
 from undertow.auditing.evidence import Context, Evidence
 from undertow.auditing.labels_lens import LabelsLens
 from undertow.auditing.latent_lens import LatentLens
 from undertow.auditing.lens import Lens, Result, find_lens, gauges_of
-from undertow.auditing.outcome import QUICK, Audit, holds_full_audit, make_audit
+from undertow.auditing.outcome import FACTS, QUICK, Audit, holds_full_audit, make_audit
 from undertow.auditing.repairs_lens import RepairsLens
 from undertow.auditing.settings import LENSES, AuditConfig, name_of
 from undertow.errors import BadData, BadValue
@@ -42,13 +44,13 @@ from undertow.latent.settings import check_probes
 from undertow.richness.run_richness import RichnessLens
 from undertow.session.checkpoints import thinned
 from undertow.session.gauge import Gauge
-from undertow.session.progress import Progress
+from undertow.session.progress import Progress, python_progress
 from undertow.session.samples import TEST
 from undertow.session.session import Session, count_of, session_of
 from undertow.session.splits import take
 from undertow.temporal.cuts import SAMPLES as CUT_SAMPLES
 from undertow.temporal.cuts import find_cut, find_cuts, sort_cuts
-from undertow.training.run import Run
+from undertow.training.run import ModelRun, Opened, as_run
 
 T = TypeVar("T")
 COMPOSITES = CompositesLens((), 2, 2)
@@ -60,7 +62,7 @@ FIELDS = {
 
 
 def audit(
-    run: Run | Session,
+    run: Opened | Session,
     train: Any = None,
     test: Any = None,
     *,
@@ -72,8 +74,9 @@ def audit(
     """Audit a run; the result is saved as audit.parquet and audit.json.
 
     Args:
-        run: an opened run that can build its model, or a session of one.
-        train: what it was trained on: Samples, (x, y) or a Dataset; the run's own data when neither split is given.
+        run: an opened run that can build its model, its path, one model by itself, or a session.
+        train: what it was trained on: Samples, (x, y), (x, y, true), a Dataset, a DataLoader or the name of a data
+            set; the run's own data when neither split is given.
             A DataSet stands for both splits. Models that take several inputs by name get x as a dict of tensors of
             one length, or a Dataset of dicts with the labels under label or labels (Hugging Face's, too).
         test: samples it was not trained on, likewise; bare inputs (a tensor, a dict without labels) where no labels
@@ -88,26 +91,52 @@ def audit(
     check_probes(chosen.probes, chosen.fits)
     if isinstance(run, Session) and chosen.quick:
         raise BadValue("audit(quick=True)", "a run", "a session", "Give Session(run, samples=1000, ...).")
+    if not isinstance(run, Session):
+        run = as_run(run, "audit")
     place = Path(out or (run.out if isinstance(run, Session) else run.path))
     beside = out is None and chosen.quick and holds_full_audit(place)
     kept = place / QUICK if beside else place
+    progress = python_progress(progress)
     session = session_of(run, train, test, chosen, out=kept, progress=progress)
     session.checkpoints = thinned(session.checkpoints, chosen.most_checkpoints or len(session.checkpoints))
     config = replace(chosen, **session.config.shared())
     auditor = Auditor(session, config, shares=isinstance(run, Session))
+    if not isinstance(run, Session) and not (chosen.full or chosen.quick or chosen.samples):
+        part = _known_part(kept, session) or auditor.affordable()
+        if part is not None:
+            config = replace(config, samples=part.samples)
+            session = session_of(run, train, test, config, out=kept, progress=progress)
+            session.checkpoints = thinned(session.checkpoints, part.checkpoints)
+            auditor = Auditor(session, config, part=part)
     if beside:
         auditor.note(f"kept in {kept}, as {place} holds a full audit.")
     try:
-        made = auditor.audited()
+        with session.working():
+            made = auditor.audited()
     finally:
         session.progress.close()
-    return replace(made, folder=made.save(kept))
+    # What is kept of a model in memory goes with it, unless a folder was named.
+    in_memory = out is None and isinstance(session.run, ModelRun)
+    return made if in_memory else replace(made, folder=made.save(kept))
+
+
+def _known_part(kept: Path, session: Session) -> Part | None:
+    """The part that the audit kept there looked at, if it was of as many checkpoints and samples: it stays."""
+    try:
+        stored = json.loads((kept / FACTS).read_text(encoding="utf-8"))
+        known = Part(**stored["part"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    whole = (len(session.checkpoints), max(count_of(session.samples.train), count_of(session.samples.test)))
+    return known if (known.of_checkpoints, known.of_samples) == whole else None
 
 
 class Auditor:
     """One audit in progress."""
 
-    def __init__(self, session: Session, config: AuditConfig, *, shares: bool = False) -> None:
+    def __init__(
+        self, session: Session, config: AuditConfig, *, shares: bool = False, part: Part | None = None
+    ) -> None:
         """Audit a session; `shares` says that other verbs will go on with it."""
         if session.samples.test is None:
             raise BadValue(
@@ -115,7 +144,10 @@ class Auditor:
                 "with labels (x, y) or without (x).",
             )  # fmt: skip
         self.session, self.config, self.shares = session, config, shares
-        self.notes = [session.samples.note] if session.samples.note else []
+        samples = session.samples
+        told = (samples.note, samples.overlap_words(), *session.run.notes)
+        self.part = part
+        self.notes = [note for note in (*told, "" if part is None else part.words) if note]
 
     def audited(self) -> Audit:
         """Visit the checkpoints, look through each lens, judge."""
@@ -128,6 +160,22 @@ class Auditor:
             gauges, self._order(), lambda at: self._step("passes", at, 1 / len(session.checkpoints))
         )
         return make_audit(self._evidence(), self._about())
+
+    def affordable(self) -> Part | None:
+        """What of the session can be looked at in about two minutes; None where all of it can."""
+        session = self.session
+        session.check_fit()
+        self.layers = session.layers(self.config.layers)
+        gauges = [one for lens in self.shared for one in self._gauges(lens)]
+        if not session.missing(gauges):
+            return None
+
+        def looked(trial: Session) -> None:
+            own = Auditor(trial, self.config)
+            own.layers = self.layers
+            trial.visit([one for lens in own.shared for one in own._gauges(lens)], [trial.example])
+
+        return affordable(session, self._estimated(gauges), looked)
 
     def _gauges(self, lens: Lens) -> Sequence[Gauge[Any]]:
         return self._or_note(lens, lambda: gauges_of(lens, self.session), [])
@@ -187,7 +235,7 @@ class Auditor:
         for name, reason in session.refused.items():
             self.note(f"{name}: {reason}")
         context = Context(
-            name=session.run.path.resolve().name, unit=session.run.unit, labels=session.samples.labels,
+            name=session.run.name, unit=session.run.unit, labels=session.samples.labels,
             classes=len(session.samples.classes), wrong_labels=session.samples.wrong_labels(),
         )  # fmt: skip
         return Evidence(context, answers, **looked, others=tuple(one for one in others if one is not None))
@@ -216,7 +264,7 @@ class Auditor:
         session, model = self.session, self.session.example_model
         test = session.samples.split(TEST)
         few: Any = session.reader(model).inputs(take(test.x, torch.arange(min(2 * CUT_SAMPLES, len(test)))))
-        if self.config.layers == ("auto",) and isinstance(test.x, torch.Tensor):
+        if self.config.layers == ("auto",) and isinstance(few, torch.Tensor):
             return tuple(cut.name for cut in find_cuts(model, "auto", few))
         names = [name for name in self.layers if name != INPUT]
         if self.config.layers == ("auto",):
@@ -249,7 +297,7 @@ class Auditor:
             *(at for at in numbers if at not in first),
         ]
 
-    def _plan(self, gauges: Sequence[Gauge[Any]]) -> None:
+    def _estimated(self, gauges: Sequence[Gauge[Any]]) -> Estimate:
         session = self.session
         new = session.missing(gauges)
         matrix = len(thinned(session.checkpoints, self.config.matrix_checkpoints))
@@ -258,9 +306,15 @@ class Auditor:
             cuts = self._or_note(COMPOSITES, lambda: len(self.cuts), 0)
             # A new checkpoint makes composites with all others, in both orders.
             pairs = cuts * (matrix**2 - max(0, matrix - len(new)) ** 2)
-        self.estimate = estimate(session, self.config, self.layers, Work(len(new), pairs))
+        return estimate(session, self.config, self.layers, Work(len(new), pairs))
+
+    def _plan(self, gauges: Sequence[Gauge[Any]]) -> None:
+        session = self.session
+        self.estimate = self._estimated(gauges)
+        if self.part is not None:
+            session.progress.plan(self.part.words, 0)
         words = f"This takes {self.estimate}." if self.estimate.seconds else "All of it was computed before."
-        session.progress.plan(words, len(session.checkpoints))
+        session.progress.plan(words, len(session.checkpoints) if self.estimate.seconds else 0)
 
     def _pair(self, at: int, share: float) -> None:
         self._step("composites", at, share)
@@ -275,6 +329,7 @@ class Auditor:
         samples = self.session.samples
         return {
             "quick": self.config.quick,
+            **({} if self.part is None else {"part": asdict(self.part)}),
             "settings": {**self.config.to_dict(), "estimate": str(self.estimate), "notes": self.notes},
             "data": {
                 "name": samples.name, "classes": list(samples.classes), "train": count_of(samples.train),

@@ -199,11 +199,34 @@ def check_enough(session: Session, checkpoints: int) -> None:
         raise BadData("one test sample gives no shares; two or more are needed")
 
 
+@dataclass(frozen=True)
+class Compose:
+    """A job: shallow parts of some checkpoints with deep parts of others, at some cuts."""
+
+    shallow: tuple[int, ...]
+    cuts: tuple[str, ...]
+    deep: tuple[int, ...]
+    samples: int
+
+    def __call__(self, session: Session) -> dict[tuple[int, str, int], Ints]:
+        """What each composite answers."""
+        work = session.held(
+            ("composites", self.samples), lambda: _Composing(session, self.cuts, self.samples)
+        )
+        found = work.composer(self.cuts).matrix(work.given, shallow=self.shallow, deep=self.deep)
+        return {
+            (at, cut, to): found.pair(cut, at, to)
+            for at in self.shallow
+            for cut in self.cuts
+            for to in self.deep
+        }
+
+
 class _Composing:
     """Answers of composites on some test samples."""
 
     def __init__(self, session: Session, cuts: tuple[str, ...], samples: int) -> None:
-        self.session, self.cuts = session, cuts
+        self.session, self.cuts, self.samples = session, cuts, samples
         self.drawn = session.some(TEST, samples, "samples of composites")
         x = take(session.samples.split(TEST).x, self.drawn)
         self.given = CompositeSamples(x, {}, TEST, session.samples.scaling)
@@ -216,29 +239,33 @@ class _Composing:
         for at in numbers:
             self._read(at, numbers)
         most = max(FEWEST, ceil(len(numbers) / ROUNDS))
-        for missing, group in groupby(numbers, lambda at: self._missing(at, numbers)):
+        jobs: list[Compose] = []
+        for (cuts, deep), group in groupby(numbers, lambda at: self._missing(at, numbers)):
             shallow = list(group)
-            for first in range(0, len(shallow), most):
-                some = shallow[first : first + most]
-                if missing[0]:
-                    self._answer(some, *missing)
-                tell(some[-1], len(some) / len(numbers))
+            parts = [tuple(shallow[first : first + most]) for first in range(0, len(shallow), most)]
+            if not cuts:
+                tell(shallow[-1], len(shallow) / len(numbers))
+                continue
+            jobs += [Compose(part, cuts, deep, self.samples) for part in parts]
+        for job, found in self.session.spread(jobs):
+            self._known |= found
+            for at in job.shallow:
+                self._keep(at)
+            tell(job.shallow[-1], len(job.shallow) / len(numbers))
 
     def _missing(self, at: int, numbers: Sequence[int]) -> Missing:
         pairs = [(cut, deep) for cut in self.cuts for deep in numbers if (at, cut, deep) not in self._known]
         wanted = {deep for _, deep in pairs}
         return tuple(dict.fromkeys(cut for cut, _ in pairs)), tuple(at for at in numbers if at in wanted)
 
-    def _answer(self, shallow: Sequence[int], cuts: tuple[str, ...], deep: tuple[int, ...]) -> None:
+    def composer(self, cuts: tuple[str, ...]) -> Composer:
+        """One for these cuts, made once."""
         own = self.session.config
         if cuts not in self._composers:
             self._composers[cuts] = Composer(
                 self.session, cuts, x=self.given, memory=own.memory, batch_size=own.batch_size
             )  # fmt: skip
-        found = self._composers[cuts].matrix(self.given, shallow=shallow, deep=deep)
-        for at in shallow:
-            self._known |= {(at, cut, to): found.pair(cut, at, to) for cut in cuts for to in deep}
-            self._keep(at)
+        return self._composers[cuts]
 
     def _key(self, at: int) -> str:
         return key_of(self.key, self.session.mark(at))

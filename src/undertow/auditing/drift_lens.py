@@ -32,7 +32,6 @@ FOLLOWED = 100
 WIDE = 512
 ALL = "all"
 """In place of a layer: all parameters."""
-WAITING = "not compared with the last checkpoint yet"
 FOLLOWED_SAMPLES = "followed samples"
 
 
@@ -131,7 +130,6 @@ class FeatureDriftGauge(Gauge[FeatureDriftAt]):
     def __init__(self, layer: str) -> None:
         self.layer, self.name = layer, f"feature drift {layer}"
         self._there: Tensor | None = None
-        self._waiting: dict[int, Tensor] = {}
 
     def needs(self) -> Needs:
         """The layer on held-out samples."""
@@ -141,31 +139,23 @@ class FeatureDriftGauge(Gauge[FeatureDriftAt]):
         """The last checkpoint is compared with."""
         return (session.mark(session.example),)
 
-    def complete(self, kept: FeatureDriftAt) -> bool:
-        """Not while it waits for the last checkpoint."""
-        return kept.reason != WAITING
-
     def measure(self, sight: Sight, kept: FeatureDriftAt | None) -> FeatureDriftAt:
-        """Of the followed samples; what is visited before the last checkpoint waits for it."""
+        """Of the followed samples."""
         session, rows = sight.session, self._rows(sight)
-        if sight.at == session.example:
-            self._there = rows
-            for at, own in self._waiting.items():
-                session.keep(self, at, self._compared(session, own))
-            self._waiting.clear()
-        elif self._there is None and session.value(self, session.example) is None:
-            self._waiting[sight.at] = rows
-            return FeatureDriftAt(None, 0, WAITING, rows[:0].numpy())
-        return self._compared(session, rows)
-
-    def _compared(self, session: Session, rows: Tensor) -> FeatureDriftAt:
-        if self._there is None:
-            self._there = _features(session, session.example_model, self.layer)
         try:
-            value, reason = feature_drift([rows, self._there]).to_reference[0], ""
+            value, reason = feature_drift([rows, self._last(sight, rows)]).to_reference[0], ""
         except BadData as error:
             value, reason = None, str(error)
         return FeatureDriftAt(value, len(rows), reason, _narrow(session, rows[:FOLLOWED]).numpy())
+
+    def _last(self, sight: Sight, rows: Tensor) -> Tensor:
+        """Features at the last checkpoint, which are `rows` if it is this one."""
+        session = sight.session
+        if sight.at == session.example:
+            return rows
+        if self._there is None:
+            self._there = _features(session, session.example_model, self.layer)
+        return self._there
 
     def _rows(self, sight: Sight) -> Tensor:
         if not sight.holds(self.needs()):

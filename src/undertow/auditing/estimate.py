@@ -24,7 +24,7 @@ from undertow.latent.layer import PROBES
 from undertow.richness.alignment import d_lr
 from undertow.session.samples import TEST
 from undertow.session.session import Session, count_of
-from undertow.sizes import parse_size, show_size
+from undertow.sizes import parse_size, show_size, show_time
 
 BATCH = 256
 DEEP = 0.5
@@ -63,13 +63,6 @@ class Estimate:
         parts = [f"{name} {show_time(each)}" for name, each in self.stages.items() if each >= 0.05]
         listed = f": {', '.join(parts)}" if parts else ""
         return f"about {show_time(self.seconds)} and {show_size(self.memory)} of memory for features{listed}"
-
-
-def show_time(seconds: float) -> str:
-    """A time for people: 4 s, 3 min, 2.5 h."""
-    if seconds < 99.5:
-        return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5970 else f"{seconds / 3600:.1f} h"
 
 
 def estimate(session: Session, config: AuditConfig, layers: Sequence[str], work: Work) -> Estimate:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from undertow.auditing.evidence import Evidence
 from undertow.shares import Sure, percent, within
-from undertow.words import MEANINGS, Meaning
+from undertow.words import MEANINGS, Meaning, moment_words
 
 Answer = Literal["yes", "no", "cannot tell"]
 Numbers = dict[str, float | str | None]
@@ -27,7 +27,9 @@ RULES: dict[str, str] = {
     "memorising": (
         "Yes: of the training labels known to be wrong it repeats clearly more than 20 % beyond chance; or, where no "
         "wrong label is known, test accuracy fell clearly (a point or more) from its best while training accuracy "
-        "rose. No: clearly fewer; or no clear fall and training accuracy less than 10 points above test accuracy."
+        "rose, or it repeats clearly more than 20 % of the labels that look wrong beyond chance and beyond those that "
+        "may be right. No: clearly fewer; or, over several checkpoints, no clear fall, training accuracy less than 10 "
+        "points above test accuracy, and neither labels, knowledge nor repair speak against it."
     ),
     "knowledge": (
         "Yes: the best probe of a layer beats the model clearly at the last checkpoint. No: by less than 2 points."
@@ -47,7 +49,8 @@ RULES: dict[str, str] = {
     ),
     "noise": "Yes: surely more than 2 % of the training labels are wrong. No: surely less than 5 %.",
     "checkpoint": (
-        "The kept checkpoint with the best test accuracy; the last one where it is not clearly worse."
+        "The kept checkpoint with the best test accuracy; the last one where it is not clearly worse. Of one there is "
+        "nothing to choose."
     ),
 }
 """The rules by topic."""
@@ -88,7 +91,7 @@ class Finding:
 
 def at_words(seen: Evidence, number: int) -> str:
     """Epoch 20."""
-    return f"{seen.context.unit} {number}"
+    return moment_words(seen.context.unit, number)
 
 
 def share_words(share: Sure) -> str:

@@ -6,13 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from undertow.labels.rate import RateAnswer
 from undertow.labels.search import LabelSearch
 from undertow.labels.settings import LabelConfig
 from undertow.rows import OUTPUT, Row
+from undertow.session.answers import AnswersGauge
 from undertow.session.gauge import Gauge
 from undertow.session.samples import TRAIN
 from undertow.session.session import Session
+from undertow.shares import Share
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,10 @@ class LabelsResult:
     rate: RateAnswer
     suspected: int
     count: int
+    repeated: Share | None = None
+    """How many of the suspected labels the model repeats."""
+    right: float = 0.0
+    """The share of the suspected labels that are right after all, by what is believed."""
 
     def rows(self) -> Iterator[Row]:
         """The rate; without a value where it cannot be told, with the ends of what is possible."""
@@ -51,6 +59,13 @@ class LabelsLens:
     def __call__(self, session: Session) -> LabelsResult:
         """How many are wrong."""
         found = self.search(session).found()
+        flagged = found.flagged
+        answers = session.value(AnswersGauge(session.samples), session.example)
+        repeated, right = None, 0.0
+        if answers is not None and bool(flagged.any()):
+            same = torch.from_numpy(answers.said[TRAIN]).long()[flagged] == found.given[flagged]
+            repeated = Share(int(same.sum()), len(same))
+            right = 1 - float(found.scores[flagged].double().mean())
         return LabelsResult(
-            session.example, found.rate, int(found.flagged.sum()), int(found.found.judged.sum())
+            session.example, found.rate, int(flagged.sum()), int(found.found.judged.sum()), repeated, right
         )

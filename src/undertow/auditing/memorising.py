@@ -18,6 +18,7 @@ from undertow.words import layer_name
 REPEATED = 0.2
 POINT = 0.01
 SMALL_GAP = 0.1
+NOISY = 0.02
 
 
 def memorising(seen: Evidence) -> Finding:
@@ -27,20 +28,61 @@ def memorising(seen: Evidence) -> Finding:
         return _repeating(seen, repeated)
     if seen.context.wrong_labels is not None and seen.context.wrong_labels[0] == 0:
         return Finding("memorising", "No training label is wrong, so there is none to memorise.", "no")
+    suspected = _suspected(seen)
+    if suspected is not None and suspected.answer == "yes":
+        return suspected
     drop, gap = seen.drop(), seen.generalisation_gap()
     if drop is None or seen.best is None:
         text = "We cannot tell whether it memorises: there are no labels."
-        return Finding("memorising", text, "cannot tell")
+        return suspected or Finding("memorising", text, "cannot tell")
     numbers: Numbers = {"drop": drop.value, "gap": None if gap is None else gap.value}
     if drop.low > 0 and drop.value >= POINT:
         return _fallen(seen, seen.best, drop, numbers)
-    if gap is not None and gap.high < SMALL_GAP and drop.low <= 0:
+    if len(seen.numbers) == 1:
+        return suspected or _of_one(gap, numbers)
+    against = _against(seen)
+    if gap is not None and gap.high < SMALL_GAP and drop.low <= 0 and not against:
         text = f"No sign of it: test accuracy did not clearly fall. Training accuracy is {_beside(gap)}."
         return Finding("memorising", text, "no", numbers)
     fell = "did not clearly fall" if drop.low <= 0 else "fell by less than a point"
     text = f"Cannot tell: test accuracy {fell}: {points(drop.value)} {within(drop)}."
-    text += f" But training accuracy is {_beside(gap)}." if gap else ""
+    but = against or (f"training accuracy is {_beside(gap)}" if gap is not None else "")
+    text += f" But {but}." if but else ""
     return Finding("memorising", text, "cannot tell", numbers)
+
+
+def _of_one(gap: Sure | None, numbers: Numbers) -> Finding:
+    text = "Cannot tell: one checkpoint cannot show whether test accuracy fell."
+    text += f" Training accuracy is {_beside(gap)}." if gap else ""
+    return Finding("memorising", text, "cannot tell", numbers)
+
+
+def _suspected(seen: Evidence) -> Finding | None:
+    """From the labels that look wrong, where surely some are: whether the model repeats them."""
+    found = seen.wrong
+    if found is None or found.repeated is None or found.rate.low <= NOISY:
+        return None
+    share, level = found.repeated.sure(), REPEATED + found.right + _chance_to_repeat(seen)
+    numbers: Numbers = {"repeated": share.value, "level": level, "suspected": found.suspected}
+    said = f"it repeats {share_words(share)} of the {found.suspected:,} training labels that look wrong"
+    if share.low > level:
+        return Finding("memorising", f"Yes: {said}.", "yes", numbers)
+    if share.high < level:
+        return None
+    return Finding("memorising", f"Cannot tell: {said}.", "cannot tell", numbers)
+
+
+def _against(seen: Evidence) -> str:
+    """What speaks against a model that memorised nothing; nothing where all agree."""
+    if _suspected(seen) is not None and seen.wrong is not None and seen.wrong.repeated is not None:
+        return f"it repeats {percent(seen.wrong.repeated.value)} of the training labels that look wrong"
+    gains = [one for _, one in seen.repaired().values() if (one.low or 0.0) > POINT]
+    if gains:
+        return f"a new head gives {points(max(one.gain or 0.0 for one in gains))}"
+    gap = seen.latent_gap()
+    if gap is not None and gap.gap.low > POINT:
+        return f"{layer_name(gap.layer)} knows {points(gap.gap.value)} more than the model says"
+    return ""
 
 
 def _beside(gap: Sure) -> str:
@@ -77,7 +119,7 @@ def _repeating(seen: Evidence, repeated: Share) -> Finding:
         fell = ""
         if drop is not None and drop.low > 0:
             fell = f" Test accuracy fell by {points(drop.value)} from the best kept checkpoint."
-        return Finding("memorising", f"Yes, {began(seen, numbers)}: {said}.{fell}", "yes", numbers)
+        return Finding("memorising", f"Yes{_when(seen, numbers)}: {said}.{fell}", "yes", numbers)
     if share.high < level:
         return Finding("memorising", f"No: {said}, no more than by chance.", "no", numbers)
     return Finding("memorising", f"Cannot tell: {said}.", "cannot tell", numbers)
@@ -101,8 +143,15 @@ def _since(seen: Evidence, level: float) -> Numbers:
     return {"since": since, "before": before}
 
 
+def _when(seen: Evidence, numbers: Numbers) -> str:
+    words = began(seen, numbers)
+    return f", {words}" if words else ""
+
+
 def began(seen: Evidence, numbers: Numbers) -> str:
-    """When it began, as far as checkpoints tell: what lies between two of them nobody saw."""
+    """When it began, as far as checkpoints tell: what lies between two of them nobody saw. One tells nothing."""
+    if len(seen.numbers) == 1 or "since" not in numbers:
+        return ""
     since = f"{seen.context.unit} {numbers['since']}"
     if "before" not in numbers:
         return f"after {since}"
@@ -119,6 +168,9 @@ def place(seen: Evidence) -> Finding:
     """What the swap profile says, as far as there is memorising at all."""
     swap = None if seen.composites is None else seen.composites.swap
     if swap is None:
+        if len(seen.numbers) == 1:
+            text = "We cannot tell from one checkpoint where memorisation sits."
+            return Finding("place", text, "cannot tell")
         if seen.best is not None and seen.best == seen.last:
             text = "Nothing to place: the last checkpoint is the best."
             return Finding("place", text, "no", short="none")

@@ -9,10 +9,10 @@ result.to_html("report.html")    # the page that undertow.report makes of them
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,14 @@ from undertow.auditing.evidence import Context, Evidence
 from undertow.auditing.finding import Finding
 from undertow.auditing.headline import headline_of
 from undertow.auditing.rules import judge
-from undertow.files import aside, write_text
+from undertow.errors import UndertowError
+from undertow.files import aside, together
 from undertow.rows import Row, frame
+from undertow.stored.documents import AuditDocument
+from undertow.stored.door import document_text, read_document
+from undertow.stored.tables import write_part
 from undertow.training.facts import now
+from undertow.words import MARKS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +56,18 @@ class Verdict(list[Finding]):
         wide = max((len(one.short) for one in self), default=0)
         lines = [f"{one.topic:<12}{one.short:<{wide}}  {one.meaning:<8}{one.sentence}" for one in self]
         return "\n".join([self.headline, "", *lines] if self.headline else lines)
+
+    def to_table(self) -> str:
+        """A compact HTML table."""
+        rows = "".join(
+            f"<tr><td>{escape(one.topic)}</td><td>{MARKS[one.meaning].sign} {escape(one.short)}</td>"
+            f"<td style='text-align:left'>{escape(one.sentence)}</td></tr>"
+            for one in self
+        )
+        return f"<p><b>{escape(self.headline)}</b></p><table>{rows}</table>"
+
+    def _repr_html_(self) -> str:
+        return self.to_table()
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +119,10 @@ class Audit:
     def save(self, folder: str | Path) -> Path:
         """Write audit.parquet and audit.json into `folder`."""
         place = Path(folder)
-        with aside(place / TABLE) as part:
-            self.table.to_parquet(part, index=False)
-        write_text(place / FACTS, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
+        # Both are written before either takes its place: a killed audit leaves a pair, old or new.
+        with together(place), aside(place / FACTS) as facts, aside(place / TABLE) as table:
+            seal = write_part(table, self.table)
+            facts.write_text(document_text({**self.to_dict(), "table": seal}), encoding="utf-8")
         return place
 
     def to_html(self, path: str | Path) -> Path:
@@ -117,6 +135,15 @@ class Audit:
         with TemporaryDirectory() as folder:
             return Path(undertow.write_report([self.save(folder)], path))
 
+    def _repr_html_(self) -> str:
+        """The verdict, and where the page is, for notebooks."""
+        data = self.about.get("data", {})
+        about = (
+            f"{self.context.name}: {data.get('train', 0):,} training and {data.get('test', 0):,} test samples"
+        )
+        kept = "" if self.folder is None else f" Saved in <code>{escape(str(self.folder))}</code>."
+        return f"<p>{escape(about)}.{kept}</p>{self.verdict.to_table()}"
+
     def __repr__(self) -> str:
         return f"<Audit of {self.context.name}: {self.headline}>"
 
@@ -127,10 +154,9 @@ class Audit:
 def holds_full_audit(folder: Path) -> bool:
     """Whether an audit is kept in `folder` that was not a quick one."""
     try:
-        stored = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return not read_document(folder / FACTS, AuditDocument).get("quick")
+    except UndertowError:
         return False  # none, or torn: nothing to lose
-    return not (isinstance(stored, dict) and stored.get("quick"))  # pyright: ignore[reportUnknownMemberType]
 
 
 def make_audit(seen: Evidence, about: dict[str, Any]) -> Audit:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from undertow.auditing.composites_lens import UNDERSTOOD
 from undertow.auditing.evidence import Evidence
 from undertow.auditing.finding import RULES, Answer, Finding, Numbers, at_words, share_words
-from undertow.auditing.memorising import POINT, memorising, place
+from undertow.auditing.memorising import NOISY, POINT, memorising, place
 from undertow.repairing.gate import Judgement
 from undertow.shares import Sure, difference, percent, points, within
 from undertow.words import PROBES, layer_name
@@ -19,7 +19,7 @@ LATE = 0.75
 UNFIT = 0.1
 PRACTICAL = 0.02
 RICH, LAZY, UNCHANGED = 0.2, 0.4, 0.95
-NOISY, CLEAN = 0.02, 0.05
+CLEAN = 0.05
 
 
 def judge(seen: Evidence) -> list[Finding]:
@@ -62,11 +62,16 @@ def _broken(seen: Evidence) -> Finding:
         if seen.numbers
         else " We can say nothing else."
     )
-    later = len(seen.broken) - 1
+    text = f"{broken_words(seen)}{rest}"
+    return Finding("training", text, "no", {"first_broken": first, "broken": len(seen.broken)})
+
+
+def broken_words(seen: Evidence) -> str:
+    """Since when the model gives no numbers, and why."""
+    first, later = seen.broken[0], len(seen.broken) - 1
     too = f" and {later} later checkpoint{'s' * (later > 1)}" if later else ""
     why = seen.answers.broken[first]
-    text = f"Broken: at {at_words(seen, first)}{too} the model gives no numbers ({why}).{rest}"
-    return Finding("training", text, "no", {"first_broken": first, "broken": len(seen.broken)})
+    return f"Broken: at {at_words(seen, first)}{too} the model gives no numbers ({why})."
 
 
 def _unfit(seen: Evidence, numbers: Numbers) -> Finding | None:
@@ -247,6 +252,9 @@ def _checkpoint(seen: Evidence) -> Finding:
             "checkpoint", "We cannot tell which checkpoint is best: there are no labels.", "cannot tell"
         )
     numbers: Numbers = {"best": best, "accuracy": top.value, "last": now.value}
+    if len(seen.numbers) == 1:
+        text = f"There is one checkpoint only, with {share_words(now)}: nothing to choose from."
+        return Finding("checkpoint", text, "cannot tell", numbers)
     if drop.low > 0:
         use = at_words(seen, best)
         text = f"Use {use}, the best kept checkpoint: {share_words(top)} there, {percent(now.value)} at the last."

@@ -35,6 +35,8 @@ class AuditConfig(SessionConfig):
     """Names or patterns of layers to probe and cut at; auto takes the model's own choice."""
     lenses: tuple[str | Callable[..., Any], ...] = LENSES
     """latent, richness, temporal, repair, labels (where true ones are unknown), or package.module:function."""
+    full: bool = False
+    """All checkpoints and samples; else as many as fit into about two minutes, which is said before."""
     quick: bool = False
     """At most 8 checkpoints and 1,000 samples of each split."""
     probes: tuple[str, ...] = ("masc", "velpic", "logistic")

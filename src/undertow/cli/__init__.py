@@ -11,8 +11,11 @@ answers at once.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from io import TextIOWrapper
 
 from undertow.errors import UndertowError
 
@@ -22,6 +25,9 @@ DEBUG = "--debug"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that knows no ✓ shows \u2713
     debug = DEBUG in tokens
     try:
         return _call([token for token in tokens if token != DEBUG])
@@ -35,8 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             130,
         )
     except BrokenPipeError:
-        # Whoever read our output has seen enough (`undertow runs | head`).
-        sys.stderr.close()
+        # Whoever read our output has seen enough (`undertow runs | head`); what is left goes nowhere, without a word.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
@@ -57,5 +64,7 @@ def _call(tokens: list[str]) -> int:
 
 
 def _complain(sentence: str, code: int) -> int:
-    print(f"undertow: {sentence}", file=sys.stderr)  # noqa: T201
+    from undertow.cli.screen import visible
+
+    print(f"undertow: {visible(sentence)}", file=sys.stderr)  # noqa: T201
     return code

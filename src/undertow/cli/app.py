@@ -46,6 +46,8 @@ COMMANDS = {
     "serve": ("undertow.cli.report:serve", "Show the runs of a folder in a browser on this machine."),
     "runs": ("undertow.cli.runs:runs", "List the runs in a folder."),
     "show": ("undertow.cli.runs:show", "Show what a run is and how it went."),
+    "seal": ("undertow.cli.seal:seal", "Take a run's files as they are, where they were changed on purpose."),
+    "sbom": ("undertow.cli.sbom:sbom", "List the packages under undertow with their licences (CycloneDX)."),
     "layers": ("undertow.cli.layers:layers", "List the layers of a model or a run."),
     "cuts": ("undertow.cli.cuts:cuts", "List where a model or a run can be cut into two parts."),
 }
@@ -62,11 +64,46 @@ STUDY_COMMANDS = {
     "report": ("undertow.cli.study:report", "Write what studies found as one HTML file."),
 }
 
-for name, (place, summary) in COMMANDS.items():
-    app.command(place, name=name, help=summary)
-for name, (place, summary) in DATA_COMMANDS.items():
-    data.command(place, name=name, help=summary)
-for name, (place, summary) in STUDY_COMMANDS.items():
-    study.command(place, name=name, help=summary)
+EXAMPLES = {
+    "demo": ("undertow demo --out demo",),
+    "train": (
+        "undertow train mlp --data mnist --noise 0.4 --epochs 60 --out runs/m40",
+        "undertow train resnet18:width=16 --data cifar10 --out runs/c10",
+    ),
+    "probe": ("undertow probe runs/m40", "undertow probe runs/m40 --layers layer2 --probes velpic"),
+    "audit": ("undertow audit runs/m40", 'undertow audit runs/m40 --quick --fail-if "latent_gap > 0.1"'),
+    "repair": ("undertow repair runs/m40 --layer best --out fixed.safetensors",),
+    "labels": ("undertow labels runs/m40 --top 50", "undertow labels --features emb.npy --labels y.csv"),
+    "report": ("undertow report runs/m40 --open", "undertow report runs/m40 runs/m00 --out compare.html"),
+    "figure": ("undertow figure runs/m40 heat-map --format pdf",),
+    "serve": ("undertow serve runs/ --open",),
+    "runs": ("undertow runs runs/", "undertow runs runs/ --json"),
+    "show": ("undertow show runs/m40",),
+    "seal": ("undertow seal runs/m40",),
+    "sbom": ("undertow sbom", "undertow sbom --out sbom.json"),
+    "layers": ("undertow layers resnet18:width=16", "undertow layers runs/m40"),
+    "cuts": ("undertow cuts runs/m40",),
+    "data list": ("undertow data list",),
+    "data show": ("undertow data show digits",),
+    "data fetch": ("undertow data fetch mnist",),
+    "data corruptions": ("undertow data corruptions",),
+    "study list": ("undertow study list",),
+    "study show": ("undertow study show richness/target-scale",),
+    "study run": ("undertow study run richness/target-scale --scale smoke",),
+    "study report": ("undertow study report studies",),
+}
+"""Command lines that work as they are, under each command's --help."""
+
+
+def _add(to: App, commands: dict[str, tuple[str, str]], group: str = "") -> None:
+    for name, (place, summary) in commands.items():
+        lines = "\n".join(f"  {line}" for line in EXAMPLES[f"{group}{name}"])
+        to.command(place, name=name, help=summary, help_epilogue=f"Examples:\n\n{lines}")
+
+
+_add(app, COMMANDS)
+_add(data, DATA_COMMANDS, "data ")
+_add(study, STUDY_COMMANDS, "study ")
 app.command(data)
 app.command(study)
+app.register_install_completion_command()

@@ -4,8 +4,9 @@
     data = load_given(opened, theirs.data, theirs.scaling)     # None where none was given: the run's own
 
 A run of undertow says how its model is built, what it was trained on and how its inputs were scaled. Other
-checkpoints do not: own files of floats are fed as they are, bytes as pixels from 0 to 1, undertow's named sets as
-undertow scales them. `--scaling` changes that, and the data's note says which it was.
+checkpoints do not; what --model and --data say of them is remembered (remembered.py). Own files of floats are fed as
+they are, bytes as pixels from 0 to 1, undertow's named sets as undertow scales them. `--scaling` changes that, and
+the data's note says which it was.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from undertow.cli.flags import BadUsage
+from undertow.cli.remembered import recall, remember, whole
 from undertow.data.catalogue import DATA
 from undertow.errors import BadValue, NotThere, unknown
 
@@ -48,6 +50,8 @@ class Theirs:
     """package.module:function that gives an untrained model, for checkpoints that undertow did not write."""
     data: str | None = None
     """The data of such checkpoints: a name or a path."""
+    weights: Literal["own", "ema"] | None = None
+    """own, or ema for the moving average that some trainers keep beside them; own when not given."""
 
 
 def open_given(path: Path, theirs: Theirs) -> Run:
@@ -55,24 +59,36 @@ def open_given(path: Path, theirs: Theirs) -> Run:
     from undertow.training.run import open_run
 
     check_folder(path)
-    opened = open_run(path, model=import_factory(theirs.model) if theirs.model else None)
-    known = {"model": opened.factory, "data": theirs.data or opened.facts.data}
+    opened = open_run(path)
+    told = recall(opened.path)
+    place = theirs.model or told.model
+    if place is not None:
+        factory = import_factory(place, None if theirs.model else told.folder)
+        opened = replace(opened, factory=factory)
+    opened = replace(opened, average=(theirs.weights or told.weights) == "ema")
+    known = {"model": opened.factory, "data": theirs.data or told.data or opened.facts.data}
     if missing := [NEEDED[name] for name, found in known.items() if found is None]:
         raise BadUsage(f"{path} does not say enough about its checkpoints. Add {' and '.join(missing)}.")
+    if theirs.model or theirs.weights:
+        new = replace(told, model=place, weights=theirs.weights or told.weights)
+        remember(opened.path, replace(new, folder=str(Path.cwd()) if theirs.model else told.folder))
     return opened
 
 
 def check_folder(path: Path) -> None:
     """Refuse a folder that holds no checkpoint, and say what it holds."""
-    from undertow.training.run_folder import ENDINGS, is_run, list_runs
+    from undertow.training.checkpoint_files import ENDINGS, ending_of, holds_weights
+    from undertow.training.run_folder import is_run, list_runs
 
-    if not path.is_dir() or is_run(path):
+    if not path.is_dir() or is_run(path) or holds_weights(path):
         return
     place = path / "checkpoints" if (path / "checkpoints").is_dir() else path
-    files = sorted(one.name for one in place.iterdir() if one.suffix in ENDINGS and one.name[0] != ".")
+    files = sorted(one.name for one in place.iterdir() if ending_of(one) and one.name[0] != ".")
     if not files:
         below = [] if place != path else list_runs(path)
-        raise NotThere(_instead(path, below) or f"{place} holds no checkpoints ({', '.join(ENDINGS)}).")
+        if below or not any(one.is_dir() for one in place.iterdir()):
+            raise NotThere(_instead(path, below) or f"{place} holds no checkpoints ({', '.join(ENDINGS)}).")
+        return
     if not any(letter.isdigit() for name in files for letter in name.rpartition(".")[0]):
         raise NotThere(
             f"{place}: the names of its checkpoints carry no epoch and no step ({', '.join(files[:3])}). "
@@ -87,13 +103,15 @@ def _instead(path: Path, below: list[Path]) -> str:
     return f"{path} is not a run, but it holds {len(below)}: `undertow runs {path}` lists them." * bool(below)
 
 
-def import_factory(place: str) -> Callable[[], nn.Module]:
-    """The function that `place` names; modules in the current folder are found too."""
+def import_factory(place: str, folder: str | None = None) -> Callable[[], nn.Module]:
+    """The function that `place` names; modules in the current folder, or in `folder`, are found too."""
     module, _, name = place.partition(":")
     if not module or not name:
         raise BadValue("--model", "package.module:function", place)
     if "" not in sys.path:
         sys.path.insert(0, "")
+    if folder is not None and folder not in sys.path:
+        sys.path.append(folder)
     try:
         home = import_module(module)
     except ImportError as error:
@@ -111,14 +129,20 @@ def load_given(run: Run, source: str | None, scaling: str | None) -> DataSet | N
     from undertow.data.inputs import find_scaling
     from undertow.data.load import load_data
 
+    told = recall(run.path)
+    if source is None and run.facts.data is None:
+        source, scaling = told.data, scaling or told.scaling
     if scaling is not None:
         find_scaling(scaling)
         _check_free(run, source)
     if source is None:
         return None
     data = load_data(source)
+    if run.facts.data is None:
+        remember(run.path, replace(told, data=whole(source), scaling=scaling))
     if run.facts.data is not None:
         return data
+    scaling = scaling or run.scaling
     chosen = scaling or (data.scaling if source.partition(":")[0] in DATA else _plain(data))
     hint = "" if scaling else ". If it was trained on others, say so with --scaling"
     note = f"{SCALINGS[chosen]} (--scaling {chosen}){hint}."

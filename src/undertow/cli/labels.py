@@ -11,12 +11,13 @@ from cyclopts import Parameter
 
 from undertow.cli.flags import FLAGS, BadUsage
 from undertow.cli.given_run import Theirs, load_given, open_given
+from undertow.cli.label_outputs import Outputs
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, counted, percent, print_json, table, thousands
-from undertow.errors import BadValue, NotThere
+from undertow.errors import NotThere
 from undertow.labels.exports import NOTHING, Exports, named_table
 from undertow.labels.given_files import GivenFiles, Shown, read_label_file
-from undertow.labels.settings import CleanWay, LabelConfig
+from undertow.labels.settings import LabelConfig
 from undertow.session.settings import Labels
 from undertow.words import layer_name
 
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from undertow.labels.choice import Choice
+    from undertow.labels.cost import SearchCost
     from undertow.labels.findings import LabelErrors
     from undertow.labels.given import GivenLabels
-    from undertow.session.session import Session
     from undertow.training.labels_file import LabelsFile
     from undertow.training.run import Run
 
@@ -44,60 +45,6 @@ class SearchFlags(LabelConfig):
     """With --choose, what the held-out labels are: clean, noisy, or none."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outputs:
-    """What to write and to list."""
-
-    top: int = 20
-    """How many suspects to list."""
-    out: Path | None = None
-    """Write one row per sample to this .parquet or .csv file."""
-    report: Path | None = None
-    """Without a run, the folder for report.html and the suspects in it; a run's own folder keeps them in any case."""
-    clean: CleanWay | None = None
-    """relabel gives suspects the proposed label, drop leaves them out; needs --cleaned."""
-    cleaned: Path | None = None
-    """The .parquet file for `undertow train --labels`."""
-    above: float | None = None
-    """With --clean, suspect labels with a higher score than this, instead of the flagged ones."""
-    pred_probs: Path | None = None
-    """Write class probabilities (samples, classes) to this .npy file, as cleanlab reads them."""
-
-    def check(self) -> None:
-        """What is wrong is said before anything is computed."""
-        if self.top < 0:
-            raise BadValue("labels --top", "0 or more", self.top)
-        if self.clean is not None and self.cleaned is None:
-            raise BadUsage("labels: --clean needs a file to write to. Add --cleaned cleaned.parquet.")
-        kinds = (("out", (".parquet", ".csv")), ("cleaned", (".parquet",)), ("pred_probs", (".npy",)))
-        for name, endings in kinds:
-            path: Path | None = getattr(self, name)
-            if path is not None and path.suffix not in endings:
-                flag = name.replace("_", "-")
-                raise BadValue(f"labels --{flag}", f"a {' or '.join(endings)} file", str(path))
-        if self.report is not None and self.report.is_file():
-            raise BadValue("labels --report", "a folder", str(self.report), "For example --report found.")
-        if self.report is not None and any(
-            (self.report / name).exists() for name in ("run.json", "audit.parquet")
-        ):
-            raise BadUsage(
-                f"labels: --report {self.report} is a run's folder. Name another, for example found."
-            )
-
-    def write(self, found: LabelErrors, run: Run | None, shown: Shown) -> list[Path]:
-        """Write the files; those written."""
-        from undertow.labels.suspects import write_table
-
-        if self.out is not None:
-            write_table(found, self.out, shown)
-        if self.cleaned is not None:
-            kept = found.clean(self.clean or "relabel", above=self.above)
-            kept.write(self.cleaned, () if run else found.classes)
-        if self.pred_probs is not None:
-            _write_array(found, self.pred_probs)
-        return [path for path in (self.out, self.cleaned, self.pred_probs) if path is not None]
-
-
 def labels(
     run: Path | None = None,
     *,
@@ -106,6 +53,7 @@ def labels(
     exports: Annotated[Exports, FLAGS] = Exports(),  # noqa: B008
     apply: Path | None = None,
     choose: bool = False,
+    plan: bool = False,
     config: Annotated[SearchFlags, FLAGS] = SearchFlags(),  # noqa: B008
     theirs: Annotated[Theirs, FLAGS] = Theirs(),  # noqa: B008
     json: bool = False,
@@ -121,6 +69,7 @@ def labels(
         exports: Files for other programs.
         apply: Reviewed labels (.csv, .parquet, or Label Studio's export .json) to put in place and write to --cleaned.
         choose: Say too which checkpoint to use, and which layer to put a new head on.
+        plan: Say how long it will take and how much memory and disk, and stop.
         config: How to search.
         theirs: What other programs' checkpoints do not say.
         json: Print one JSON object.
@@ -130,10 +79,14 @@ def labels(
         _apply(apply, run, files, outputs, exports, theirs, json)
         return
     _check_source(run, files, outputs, choose, config)
+    if plan:
+        cost = _cost_of_files(files, config) if run is None else _cost_of_run(run, theirs, config)
+        print_json(cost.facts()) if json else console().print(str(cost), markup=False)
+        return
     searched = (
-        _search_files(files, config)
+        _search_files(files, config, json)
         if run is None
-        else _search_run(run, files, theirs, config, json, choose=choose)
+        else _search_run(run, files, theirs, config, outputs, json, choose=choose)
     )
     found, opened, shown = searched.found, searched.run, searched.shown
     written = _written(searched, outputs, exports, str(files.labels))
@@ -164,10 +117,6 @@ def _check_source(
             raise BadUsage(
                 "labels: wanted a run, or --features and --labels, got both. Leave one of them out."
             )
-        if outputs.report is not None:
-            raise BadUsage(
-                f"labels: --report is for searches without a run. `undertow report {run}` writes it."
-            )
         return
     if not files.any:
         raise BadUsage(
@@ -186,20 +135,40 @@ def _check_source(
         raise BadUsage(f"labels: --{idle[0].replace('_', '-')} needs a run. Leave it out.")
 
 
-def _search_files(files: GivenFiles, config: SearchFlags) -> Searched:
+def _cost_of_files(files: GivenFiles, config: SearchFlags) -> SearchCost:
+    from undertow.labels.given import read_features, read_labels, read_probabilities
+    from undertow.labels.search import cost_of
+
+    views, likely = read_features(files.read_features()), read_probabilities(files.read_probabilities())
+    count = len(views[0].rows if views else likely[0])
+    given = read_labels(files.read_labels(count), max((one.shape[1] for one in likely), default=0))
+    return cost_of(views, likely, given, config)
+
+
+def _cost_of_run(run: Path, theirs: Theirs, config: SearchFlags) -> SearchCost:
+    from undertow.labels.search import LabelSearch, search_config
+    from undertow.session.session import Session
+
+    opened = open_given(run, theirs)
+    samples = load_given(opened, theirs.data, config.scaling) or opened.data()
+    return LabelSearch(Session(opened, samples, config=search_config(config)), config).cost()
+
+
+def _search_files(files: GivenFiles, config: SearchFlags, quiet: bool) -> Searched:
     from undertow.labels.search import label_errors
 
     features, likely = files.read_features(), files.read_probabilities()
     count = len(next(iter(features.values())) if features else likely[0] if likely else ())
     given = files.read_labels(count)
     shown = files.read_shown(len(given))
-    found = label_errors(features=features, labels=given, pred_probs=likely, config=config)
+    progress = ProgressBar(quiet=quiet)
+    found = label_errors(features=features, labels=given, pred_probs=likely, config=config, progress=progress)
     return Searched(found, shown=shown)
 
 
 def _search_run(
-    run: Path, files: GivenFiles, theirs: Theirs, config: SearchFlags, quiet: bool, *, choose: bool
-) -> Searched:
+    run: Path, files: GivenFiles, theirs: Theirs, config: SearchFlags, outputs: Outputs, quiet: bool, *, choose: bool
+) -> Searched:  # fmt: skip
     from undertow.labels.choice import choose_checkpoint
     from undertow.labels.search import label_errors, search_config
     from undertow.session.session import Session
@@ -209,11 +178,12 @@ def _search_run(
     if samples.note and not quiet:
         console().print(f"Note: {samples.note}", markup=False)
     shown = files.read_shown(len(samples.train))
-    session: Session = Session(
-        opened, samples, config=search_config(config), progress=ProgressBar(quiet=quiet)
-    )
-    found = label_errors(session, config=config)
-    choice = choose_checkpoint(session, errors=found, config=config) if choose else None
+    with outputs.kept_in(opened.path) as folder:
+        session = Session(
+            opened, samples, config=search_config(config), out=folder, progress=ProgressBar(quiet=quiet)
+        )
+        found = label_errors(session, config=config)
+        choice = choose_checkpoint(session, errors=found, config=config) if choose else None
     return Searched(found, opened, shown, samples.train.x, choice)
 
 
@@ -223,16 +193,16 @@ def _written(searched: Searched, outputs: Outputs, exports: Exports, source: str
 
     found, run, shown = searched.found, searched.run, searched.shown
     written: list[Path] = []
-    if run is not None:
-        written += write_suspects(found, searched.x, run.path, shown=shown)
-    elif outputs.report is not None:
+    if outputs.report is not None:
         from undertow.report.page import write_report
 
         # Samples with neither picture nor text are listed by their number.
-        listed = shown if shown.any else replace(shown, texts=("",) * len(found.given))
-        written += write_suspects(found, None, outputs.report, shown=listed)
-        written += [write_facts(found, source, outputs.report)]
+        listed = shown if shown.any or run else replace(shown, texts=("",) * len(found.given))
+        written += write_suspects(found, searched.x, outputs.report, shown=listed)
+        written += [write_facts(found, source if run is None else str(run.path), outputs.report)]
         written += [write_report([outputs.report], outputs.report / "report.html")]
+    elif run is not None and outputs.keeps_in(run.path):
+        written += write_suspects(found, searched.x, run.path, shown=shown)
     return [*written, *outputs.write(found, run, shown), *exports.write(found, shown)]
 
 
@@ -284,15 +254,6 @@ def _labels_file(found: Any, run: Run | None) -> LabelsFile:
 
     rows = (found >= 0).nonzero()[:, 0]
     return LabelsFile.of(rows, found[rows]) if run is None else run.labels_file(rows, found[rows])
-
-
-def _write_array(found: LabelErrors, path: Path) -> None:
-    import numpy as np
-
-    from undertow.files import aside
-
-    with aside(path) as part, part.open("wb") as stream:
-        np.save(stream, found.pred_probs)
 
 
 def facts_of(found: LabelErrors, choice: Choice | None, top: int, shown: Shown = NOTHING) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -12,6 +12,9 @@ from undertow.cli.flags import comma_list
 from undertow.cli.screen import console, print_json
 from undertow.report.figures import FIGURES, draw
 from undertow.sizes import show_size
+
+if TYPE_CHECKING:
+    from undertow.report.compare import Comparison
 
 FigureName = Annotated[str, Parameter(help=f"One of {', '.join(FIGURES)}.")]
 
@@ -29,12 +32,27 @@ def report(run: Path, *others: Path, out: Path | None = None, open: bool = False
     from undertow.report.page import write_report
 
     path = write_report([run, *others], out or (Path("report.html") if others else run / "report.html"))
+    found = _compared([run, *others]) if others else None
     if json:
-        print_json({"path": str(path), "bytes": path.stat().st_size})
+        told = {} if found is None else {"differences": found.table.to_dict("records")}
+        print_json({"path": str(path), "bytes": path.stat().st_size, **told})
     else:
+        if found is not None:
+            console().print(str(found), markup=False)
         console().print(f"Written: {path} ({show_size(path.stat().st_size)})", markup=False)
     if open:
         webbrowser.open(path.resolve().as_uri())
+
+
+def _compared(folders: list[Path]) -> Comparison | None:
+    """What differs; nothing where a run has no audit yet: the page shows what it has."""
+    from undertow.errors import BadData
+    from undertow.report.compare import compare
+
+    try:
+        return compare(folders)
+    except BadData:
+        return None
 
 
 def figure(run: Path, name: FigureName, *, format: str = "png", out: Path | None = None) -> None:

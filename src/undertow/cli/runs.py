@@ -10,7 +10,8 @@ from undertow.cli.given_run import check_folder
 from undertow.cli.screen import console, percent, print_json, table
 from undertow.cli.summary import ending, heading, sizes
 from undertow.errors import NotThere, UndertowError
-from undertow.training.run_folder import RunFolder, list_runs, open_folder
+from undertow.report.listing import list_shown
+from undertow.training.run_folder import RunFolder, open_folder
 
 BLANK: dict[str, Any] = dict.fromkeys(["model", "data", "noise", "checkpoints", "last", "test", "best"])
 """What is said of a run, where it is known."""
@@ -27,7 +28,7 @@ def runs(folder: Path = Path("runs"), *, json: bool = False) -> None:
         raise NotThere(
             f"There is no folder {folder}. `undertow train --out {folder}/NAME` makes the first run in it."
         )
-    rows = [_row(found) for found in list_runs(folder)]
+    rows = [_row(found) for found in list_shown(folder)]
     if json:
         for row in rows:
             print_json(row)
@@ -68,12 +69,14 @@ def _tell(opened: RunFolder, metrics: list[dict[str, Any]]) -> None:
         screen.print(heading(opened.config))
     if facts.data:
         screen.print(
-            f"{facts.data['name']}: {sizes(facts.data)}; fingerprint {facts.data['fingerprint'][:8]}"
+            f"{facts.data['name']}: {sizes(facts.data)}; fingerprint {facts.data['fingerprint'][:8]}",
+            markup=False,
         )
     if facts.versions:
         screen.print(
             f"made {facts.made} with "
-            + ", ".join(f"{name} {value}" for name, value in facts.versions.items())
+            + ", ".join(f"{name} {value}" for name, value in facts.versions.items()),
+            markup=False,
         )
     screen.print(f"checkpoints at {opened.unit} " + ", ".join(map(str, opened.epochs)))
     if metrics:

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.errors import MarkupError
 from rich.markup import escape
 from rich.table import Table
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 WIDE = 200
 """Columns of a pipe or a file, where nothing needs to wrap."""
 
 
+class Screen(Console):
+    """A console that no name can crash or steer: control characters are spelt out, stray brackets are brackets."""
+
+    def print(self, *objects: Any, **how: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Print; what is no markup is text."""
+        shown = [visible(own) if isinstance(own, str) else own for own in objects]
+        try:
+            super().print(*shown, **how)
+        except MarkupError:
+            super().print(*shown, **{**how, "markup": False})  # pyright: ignore[reportArgumentType]
+
+    def on_broken_pipe(self) -> None:
+        """Rich would end the process with an error; `undertow runs | head` is none."""
+        raise BrokenPipeError
+
+
+def visible(text: str) -> str:
+    """The text with control characters and half letters spelt out; lines and tabs stay."""
+    plain = text.encode("utf-8", "backslashreplace").decode()
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", plain)
+
+
 def console() -> Console:
     """The screen; made anew each time so that tests and pipes see their own standard output."""
-    made = Console(highlight=False, soft_wrap=True)
+    made = Screen(highlight=False, soft_wrap=True)
     if not made.is_terminal:
         made.width = WIDE
     return made
@@ -37,7 +62,7 @@ def table(
         side = "right" if name in right else "left"
         made.add_column(name, justify=side, overflow="fold", no_wrap=name in whole)
     for row in rows:
-        made.add_row(*(escape(str(cell)) for cell in row))
+        made.add_row(*(escape(visible(str(cell))) for cell in row))
     return made
 
 

@@ -9,17 +9,18 @@ undertow study report studies
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertow.cli.screen import console, counted, print_json, table
-from undertow.errors import UndertowError
+from undertow.errors import BadValue, UndertowError
 from undertow.sizes import show_size
 from undertow.studies.catalogue import STUDIES, find_studies, find_study
 from undertow.studies.cost import cost_words
 from undertow.studies.findings import Seen, number
+from undertow.studies.papers import PAPERS
 from undertow.studies.recipe import SCALES, Published, Study
 from undertow.studies.required_data import data_needed, whereabouts
 from undertow.training.config import TrainConfig
@@ -28,18 +29,6 @@ if TYPE_CHECKING:
     from undertow.engine import SweepProgress
     from undertow.studies.outcome import StudyOutcome
 
-PAPERS = {
-    "temporal": (
-        "000",
-        "Feature dynamics as implicit data augmentation: a depth-decomposed view on deep neural network generalization",
-    ),
-    "latent": ("001", "On the dynamics and transferability of latent generalization during memorization"),
-    "richness": (
-        "002",
-        "Decoupling dynamical richness from representation learning: towards practical measurement",
-    ),
-}
-"""The papers' numbers and titles by the room that their studies are in."""
 NARROW = 100
 """Columns of the screen below which the list leaves out the data and the cost of smoke."""
 
@@ -66,8 +55,8 @@ def list_studies(*, json: bool = False) -> None:
         columns = ["study", "what", *SCALES[1:]]
     body = [[line[name] for name in columns] for line in lines]
     screen.print(table("", columns, body, right=SCALES, whole=["study", *SCALES]))
-    for room, (paper, title) in PAPERS.items():
-        screen.print(f"{room}/...: paper {paper}, {title}.", style="dim")
+    for room, paper in PAPERS.items():
+        screen.print(f"{room}/...: paper {paper.number}, {paper.title}.", style="dim")
     screen.print(
         "All cases, one seed. smoke and laptop: on two cores, measured or scaled up from some cases. paper: an "
         "estimate for training on one GPU, right within a factor of three. smoke needs no data from outside. "
@@ -106,7 +95,7 @@ def show(name: str, *, scale: str = "laptop") -> None:
     """
     study = find_study(name)
     screen = console()
-    named = [f"\nPaper {paper}: {title}." for paper, title in PAPERS.values() if paper in study.source]
+    named = [f"\nPaper {one.number}: {one.title}." for one in PAPERS.values() if one.number in study.source]
     screen.print(f"[bold]{study.name}[/bold]  {study.title}\n{study.source}{''.join(named)}\n")
     data = ", ".join(_whereabouts(one) for one in data_needed(study.at(scale)))
     screen.print(
@@ -139,17 +128,19 @@ def _settings(config: TrainConfig) -> str:
 
 
 def run(
-    name: str, /, *names: str, scale: str = "laptop", seeds: int = 1, first_seed: int = 0, out: str = "studies",
+    *names: str, all: bool = False, finished: bool = False, scale: str = "laptop", seeds: int | None = None,
+    first_seed: int = 0, out: str = "studies",
     workers: int = 0, memory: str | None = None, engine: str = "local", address: str | None = None,
     cpus: float | None = None, gpus: float | None = None, json: bool = False,
 ) -> None:  # fmt: skip
     """Run studies and set them against their papers.
 
     Args:
-        name: a study, or a pattern such as "richness/*"; `undertow study list` lists them.
-        names: more of them.
+        names: studies, or patterns such as "richness/*"; `undertow study list` lists them.
+        all: every study there is.
+        finished: train nothing; judge what is done in --out so far.
         scale: smoke (seconds), laptop (minutes) or paper (a GPU).
-        seeds: repeat with so many seeds.
+        seeds: repeat with so many seeds; each study's own number when not given: one for smoke, else 3 or 5.
         first_seed: the first of them; another one checks what was found, or tuned, on seed 0.
         out: the folder of results, or a URL such as s3://bucket/studies; finished work in it is not done again.
         workers: tasks at once; 0 takes one process for each core, or all that a cluster has.
@@ -165,11 +156,17 @@ def run(
     settings: dict[str, Any] = {
         "workers": workers, "memory": memory, "address": address, "cpus": cpus, "gpus": gpus,
     }  # fmt: skip
-    means, studies = Engine(engine, **settings), find_studies([name, *names])
-    which = range(first_seed, first_seed + seeds)
-    with means.session() if check_studies(studies, scale, which, out) else nullcontext():
+    means, studies = Engine(engine, **settings), find_studies(_asked(names, all))
+    which = {study.name: _seeds(study, scale, seeds, first_seed) for study in studies}
+    unfinished = [
+        study for study in studies if not finished and check_studies([study], scale, which[study.name], out)
+    ]
+    settings |= {"finished_only": True} if finished else {}
+    if not json and len(studies) > 1 and not finished:
+        _estimate(studies, scale, which, out)
+    with means.session() if unfinished else nullcontext():
         outcomes = [
-            _run_one(study, scale, json=json, seeds=which, out=out, engine=engine, **settings)
+            _run_one(study, scale, json=json, seeds=which[study.name], out=out, engine=engine, **settings)
             for study in studies
         ]
     failures = [why for outcome in outcomes for why in outcome.failures]
@@ -177,6 +174,34 @@ def run(
         raise SomeFailed(
             f"{counted(len(failures), 'task')} failed; the rest is done and kept. The first: {failures[0]}"
         )
+
+
+def _asked(names: Sequence[str], all: bool) -> list[str]:
+    if bool(names) == all:
+        raise BadValue(
+            "study run",
+            "names of studies, or --all",
+            "both" if all else "neither",
+            "`undertow study list` lists them.",
+        )
+    return ["*"] if all else list(names)
+
+
+def _seeds(study: Study, scale: str, seeds: int | None, first: int) -> range:
+    many = study.seeds_at(scale, seeds)
+    return range(first, first + len(many)) if first else many
+
+
+def _estimate(studies: Sequence[Study], scale: str, seeds: Mapping[str, range], out: str) -> None:
+    """What is left to do, before it begins; finished tasks are not done again."""
+    from undertow.engine import minutes_left
+
+    found = [minutes_left([study], scale, seeds[study.name], out) for study in studies]
+    minutes, unknown = sum(own for own, _ in found), [name for _, names in found for name in names]
+    words = f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min"
+    more = f", and {', '.join(unknown)}, which nobody has measured" if unknown else ""
+    told = f"{len(studies)} studies, about {words} left on two cores{more}."
+    console().print(f"{told} Stopped at any time, the same command goes on.\n", markup=False)
 
 
 def _run_one(study: Study, scale: str, *, json: bool, out: str, **settings: Any) -> StudyOutcome:
@@ -235,7 +260,13 @@ def _tell(outcome: StudyOutcome, folder: str) -> None:
     screen = console()
     there = {case.name for case in outcome.study.cases}  # a scale may leave cases out
     lines = [
-        [one.case, f"{one.measure} {one.place}", number(one.value), str(ours or "–"), _within(one, ours)]
+        [
+            one.case,
+            f"{one.measure} {one.place}",
+            number(one.value),
+            str(ours or "–"),
+            _within(one, ours, outcome.scale),
+        ]
         for one, ours in outcome.compared()
         if one.case in there
     ]
@@ -249,5 +280,7 @@ def _tell(outcome: StudyOutcome, folder: str) -> None:
     screen.print(f"  {folder}/figure.png, rows.parquet, comparison.csv, claims.json\n", markup=False)
 
 
-def _within(one: Published, ours: Seen | None) -> str:
-    return "–" if ours is None else "yes" if one.near(ours.mean) else "no"
+def _within(one: Published, ours: Seen | None, scale: str) -> str:
+    if ours is None:
+        return "–"
+    return "yes" if one.near(ours.mean) else "no" if scale in one.reachable_at else "out of reach"

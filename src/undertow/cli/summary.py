@@ -28,7 +28,7 @@ def ending(run: RunFolder) -> str:
     best = max(rows, key=lambda row: row["test_accuracy"])
     top = f"{percent(best['test_accuracy'])} at epoch {int(best['epoch'])}"
     lines = [
-        f"Ended after {run.facts.ended}: training accuracy {percent(last.get('train_fit'))}, "
+        f"Ended after {escape(run.facts.ended)}: training accuracy {percent(last.get('train_fit'))}, "
         f"test accuracy {percent(last['test_accuracy'])}.",
         f"The best test accuracy was {top}.{_kept(run, rows, best)}",
     ]
@@ -63,4 +63,5 @@ def _judged(repeated: float, best: dict[str, Any], last: dict[str, Any]) -> str:
 
 def sizes(data: dict[str, Any]) -> str:
     """Train and test sizes of a run's data."""
-    return f"{thousands(data['train'])} train, {thousands(data['test'])} test, {len(data['classes'])} classes"
+    train, test, classes = data.get("train", 0), data.get("test", 0), data.get("classes", ())
+    return f"{thousands(train)} train, {thousands(test)} test, {len(classes)} classes"

@@ -12,8 +12,6 @@ of different repairs are not read as one. Exported forms take any number of samp
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -24,18 +22,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from undertow._version import __version__
-from undertow.errors import BadValue, NotThere, RunProblem
+from undertow.errors import BadFile, BadValue, NotThere, RunProblem
 from undertow.features.tap import Inputs, call, main_tensor
-from undertow.files import aside, write_text
+from undertow.files import aside
 from undertow.repairing.graft import Graft, Stopped, SubspaceHead, cut_body
+from undertow.stored.documents import RepairDocument
+from undertow.stored.door import read_document, write_document
+from undertow.stored.seals import file_hash
+from undertow.stored.tensors import write_tensors
 from undertow.training.foreign import load_weights, read_weights
 from undertow.training.prepare import build_from_facts
 
-FORMAT = 1
+FORMAT = RepairDocument.newest
+GRAFT_FIELDS = ("layer", "entering", "conv", "tokens", "head")
 
 
 def save_repaired(
@@ -62,14 +64,13 @@ def save_repaired(
         for name, value in repaired.state_dict().items()
         if name not in left_out
     }
-    with aside(target) as part:
-        save_file(tensors, part)
+    write_tensors(target, tensors)
     facts = {
-        "format": FORMAT, "undertow": __version__, "tensors": _digest(target),
+        "format": FORMAT, "undertow": __version__, "tensors": file_hash(target),
         "model": None if model is None else dict(model), **_describe(repaired), "left_out": sorted(left_out),
         **(about or {}),
     }  # fmt: skip
-    write_text(target.with_suffix(".json"), json.dumps(facts, indent=2) + "\n")
+    write_document(target.with_suffix(".json"), facts)
     return target, target.with_suffix(".json")
 
 
@@ -229,20 +230,10 @@ def _read_facts(target: Path) -> dict[str, Any]:
     for one in (target, path):
         if not one.is_file():
             raise NotThere(f"There is no {one}. A saved repair is a pair of files, .safetensors and .json.")
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        given, digest = int(facts["format"]), facts["tensors"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunProblem(
-            f"{path}: wanted what undertow wrote of a repair, got other text ({error})."
-        ) from error
-    if given > FORMAT:
-        raise RunProblem(f"{path}: wanted format {FORMAT} or older, got {given}. Update undertow to read it.")
-    if digest != _digest(target):
+    facts = read_document(path, RepairDocument)
+    missing = [name for name in GRAFT_FIELDS if facts.get(name) is None] if facts["kind"] == "graft" else []
+    if missing:
+        raise BadFile(path, missing[0], "wanted a value, but there is none")
+    if facts["tensors"] != file_hash(target):
         raise RunProblem(f"{path} describes another file than {target.name}. Keep the two files together.")
-    return facts
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    return {"model": None, "of": "a model", "left_out": [], **facts}

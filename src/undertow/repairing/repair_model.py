@@ -42,7 +42,7 @@ from undertow.session.reader import ENTERING, Reader
 from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
 from undertow.session.session import Session, session_of
 from undertow.session.splits import Split, check_labels, seen_before, take
-from undertow.training.run import Run
+from undertow.training.run import Opened, as_run
 from undertow.training.seeds import stream
 
 TRIED = 16
@@ -54,7 +54,7 @@ NO_EVIDENCE = (
 
 
 def repair(
-    model: nn.Module | Run | Session,
+    model: Opened | Session,
     train: Any = None,
     test: Any = None,
     *,
@@ -66,7 +66,7 @@ def repair(
     """Give a classifier a head that is a probe of its features, if held-out samples say that it helps.
 
     Args:
-        model: any classifier, a run that undertow or a Recorder made, or a session of one.
+        model: any classifier, a run or its path, or a session of one.
         train: what it was trained on: (x, y), Samples, a DataSet or a torch Dataset; x may be a tensor or a dict
             or tuple of tensors. A run's own data when not given.
         test: samples that it was not trained on, likewise; the test split of a DataSet when not given.
@@ -83,8 +83,9 @@ def repair(
         if train is None:
             raise BadValue("repair", "the samples that the model was trained on", None, "Give train=(x, y).")
         return _Work(model, gather_samples(None, train, test, chosen), chosen, in_place).repaired(None)
-    if train is None and test is not None and isinstance(model, Run):
-        train = model.data().train
+    if not isinstance(model, Session):
+        model = as_run(model, "repair")
+        train = model.data().train if train is None and test is not None else train
     session = session_of(model, train, test, chosen)
     chosen = replace(chosen, **session.config.shared())
     if chosen.labels == "noisy" and chosen.test_noise == 0:

@@ -1,3 +1,5 @@
+from .compare import Comparison as Comparison
+from .compare import compare as compare
 from .figures import FIGURES as FIGURES
 from .figures import draw as draw
 from .page import page_text as page_text

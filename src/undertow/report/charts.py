@@ -74,7 +74,7 @@ def accuracy(saved: Saved) -> Iterator[Chart]:
             note="The model itself, and the best layer of each probe. Bands are 95 % intervals of each curve alone. "
             "The interval of the best layer at the top of the page is wider, because that layer was picked. Click or "
             "slide to choose a checkpoint.",
-            height=340, x=Axis(saved.unit), y=SHARE, series=series,
+            height=270, x=Axis(saved.unit), y=SHARE, series=series,
         )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def layers(saved: Saved) -> Iterator[Chart]:
     maps = layer_maps(saved)
     if any(own.first for own in maps):
         yield Chart(
-            id="depth", section="accuracy", kind="moments", title="Through the layers", size="less", height=340,
+            id="depth", section="accuracy", kind="moments", title="Through the layers", size="wide", height=280,
             note="What probes read from each layer at {checkpoint}, first layer on the left.",
             x=Axis(names=maps[0].grid.down), y=SHARE,
         )  # fmt: skip

@@ -12,24 +12,20 @@ leaves things out silently would be read as a finding.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 
-from undertow.errors import NotThere, RunProblem
+from undertow.errors import NotThere
+from undertow.stored.documents import AuditDocument, Document, RunDocument
+from undertow.stored.door import read_document
+from undertow.stored.tables import METRICS, ROWS, TableSchema, read_frame
 
 Frame = Any
 """A pandas table. Its own types are unions of all that an index could give, which check nothing."""
-
-Stored = TypeVar("Stored", dict[str, Any], list[Any])
-KINDS = {dict: "object", list: "array"}
-
-FORMAT = 1
-"""The newest audit.json and study.json that this undertow reads."""
 
 COLUMNS = (
     "lens", "measure", "checkpoint", "layer", "split", "value", "low", "high", "n", "note",
@@ -109,13 +105,11 @@ def read_saved(folder: str | Path) -> Saved:
         raise NotThere(
             f"{path}: this is not a run's folder: {what}. `undertow train --out {path}` makes one."
         )
-    audit = _facts(path / "audit.json")
-    check_format(path / "audit.json", audit)
-    name = path.resolve().name
-    return Saved(
-        path, name, _facts(path / "run.json"), audit, _table(path / "metrics.parquet"),
-        _typed(_table(path / "audit.parquet"), path / "audit.parquet"),
-    )  # fmt: skip
+    audit = _document(path / "audit.json", AuditDocument)
+    facts = _document(path / "run.json", RunDocument)
+    metrics = _table(path / "metrics.parquet", METRICS, need_seal=bool(facts.get("id")))
+    rows = _table(path / "audit.parquet", ROWS, seal=audit.get("table"))
+    return Saved(path, path.resolve().name, facts, audit, metrics, _typed(rows))
 
 
 def stamp(folder: Path) -> str:
@@ -124,51 +118,16 @@ def stamp(folder: Path) -> str:
     return "-".join(f"{found.st_mtime_ns:x}.{found.st_size:x}" for found in seen)
 
 
-def read_table(path: Path) -> Frame:
-    """A parquet file as a table; an error says which file cannot be read."""
-    try:
-        return pd.read_parquet(path)
-    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors and OSErrors
-        raise unreadable(path, "a parquet table", error) from error
+def _table(path: Path, schema: TableSchema, **how: Any) -> Frame:
+    return read_frame(path, schema, **how) if path.exists() else pd.DataFrame()
 
 
-def unreadable(path: Path, what: str, error: Exception) -> RunProblem:
-    """The error for a file that is there and is not what it should be."""
-    return RunProblem(f"{path} cannot be read as {what} ({error}).")
+def _document(path: Path, kind: type[Document]) -> dict[str, Any]:
+    return read_document(path, kind) if path.exists() else {}
 
 
-def check_format(path: Path, stored: dict[str, Any]) -> None:
-    """Refuse a file that a newer undertow wrote."""
-    if int(stored.get("format", FORMAT)) > FORMAT:
-        raise RunProblem(
-            f"{path} has format {stored['format']}; this undertow reads up to {FORMAT}. Update undertow."
-        )
-
-
-def _table(path: Path) -> Frame:
-    return read_table(path) if path.is_file() else pd.DataFrame()
-
-
-def read_json(path: Path, kind: type[Stored]) -> Stored:
-    """What stands in a JSON file, which must be an object (dict) or an array (list)."""
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise unreadable(path, "JSON", error) from error
-    if not isinstance(stored, kind):
-        raise RunProblem(f"{path} must hold a JSON {KINDS[kind]}, not a {type(stored).__name__}.")
-    return stored
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    return read_json(path, dict) if path.is_file() else {}
-
-
-def _typed(rows: Frame, path: Path) -> Frame:
+def _typed(rows: Frame) -> Frame:
     """All columns there; names as text or None, the rest as numbers."""
-    needed = {"lens", "measure", "value"} - set(rows.columns)
-    if len(rows.columns) and needed:
-        raise RunProblem(f"{path} lacks the columns {', '.join(sorted(needed))}. Run `undertow audit` again.")
     rows = rows.reindex(columns=list(COLUMNS))
     typed = {
         name: rows[name].astype(object).where(rows[name].notna(), None)

@@ -1,4 +1,7 @@
-"""The sections of the page, in order, and what is said where a run has nothing to show in one."""
+"""The sections of the page in the order of use: what happened, what to do about it, why.
+
+Where a run has nothing to show in one, its `why` is said.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,26 @@ class Section:
 
 SECTIONS = (
     Section(
+        "accuracy", "Accuracy", "Accuracy over training",
+        "How often the model is right, and what its layers knew at the same time.",
+        "No accuracy was recorded, neither by the training loop nor by an audit with labels.", labels=True,
+    ),
+    Section(
         "verdict", "Verdict", "The verdict", "",
         "There is no verdict: this run has not been audited yet. `undertow audit RUN` audits it.", charts=False,
     ),
     Section(
-        "accuracy", "Accuracy", "Accuracy over training",
-        "How often the model is right, and what its layers knew at the same time.",
-        "No accuracy was recorded, neither by the training loop nor by an audit with labels.", labels=True,
+        "labels", "Suspects", "Suspected labels",
+        "Training samples whose features contradict the given label, the most suspicious of each class first. "
+        "“Wrong” is the probability "
+        "that the given label is an error. Where the true label is known, ✓ or ✗ says whether the proposal is right.",
+        "No labels were searched, or the samples are not pictures. `undertow labels RUN` searches and fills this "
+        "section.",
+    ),
+    Section(
+        "repair", "Repair", "What a new head gives back",
+        "A probe of one of the model's own layers replaces its head; nothing else is trained.",
+        "No repair was tried. It needs labels and a layer to make a head from.", labels=True,
     ),
     Section(
         "layers", "Layers", "What each layer knows",
@@ -35,9 +51,9 @@ SECTIONS = (
         "No layer was probed. An audit with labels does that.", labels=True,
     ),
     Section(
-        "repair", "Repair", "What a new head gives back",
-        "A probe of one of the model's own layers replaces its head; nothing else is trained.",
-        "No repair was tried. It needs labels and a layer to make a head from.", labels=True,
+        "time", "Across time", "Across time",
+        "Layers of different checkpoints, joined: do deep layers still understand what shallow layers said earlier?",
+        "Layers of different checkpoints were not joined. That needs several checkpoints and a place to cut.",
     ),
     Section(
         "richness", "Rich or lazy", "Rich or lazy",
@@ -51,20 +67,8 @@ SECTIONS = (
         "This audit did not measure spectra.",
     ),
     Section(
-        "time", "Across time", "Across time",
-        "Layers of different checkpoints, joined: do deep layers still understand what shallow layers said earlier?",
-        "Layers of different checkpoints were not joined. That needs several checkpoints and a place to cut.",
-    ),
-    Section(
         "own", "Own lenses", "Own lenses", "What your own lenses measured, by layer.",
         "No lens of your own looked at this run.", optional=True,
-    ),
-    Section(
-        "labels", "Suspects", "Suspected labels",
-        "Training samples whose features contradict the given label, most suspicious first. “Wrong” is the probability "
-        "that the given label is an error. Where the true label is known, ✓ or ✗ says whether the proposal is right.",
-        "No labels were searched, or the samples are not pictures. `undertow labels RUN` searches and fills this "
-        "section.",
     ),
     Section("facts", "Facts", "Run facts", "", "There is no run.json in this folder.", charts=False),
 )  # fmt: skip

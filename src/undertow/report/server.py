@@ -14,17 +14,19 @@ only requests that name this machine are answered: a foreign page cannot read al
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from undertow.errors import NotThere, RunProblem, UndertowError
 from undertow.report import summary
+from undertow.report.listing import list_shown
 from undertow.report.page import fill, page_text
 from undertow.report.saved import READ, Saved, read_saved, stamp
 
@@ -34,6 +36,8 @@ TOGETHER = 6
 """Runs on one page."""
 RECENT = 600
 """Seconds since the last sign of life within which an unfinished run counts as training."""
+AT_ONCE, PATIENCE = 64, 10
+"""Connections, and seconds that a silent one is kept."""
 KEPT = 32
 """Rendered pages kept in memory."""
 HEADERS = {
@@ -52,10 +56,7 @@ class ServedRuns:
 
     def runs(self) -> dict[str, Path]:
         """Run folders at any depth, by name."""
-        found = sorted(
-            {path.parent for name in ("run.json", "audit.json") for path in self.folder.rglob(name)}
-        )
-        return {self._name(path): path for path in found if self._inside(path)}
+        return {self._name(path): path for path in list_shown(self.folder) if self._inside(path)}
 
     def newest(self) -> list[str]:
         """Names of the runs that fit on one page, the latest first."""
@@ -106,7 +107,7 @@ def make_server(folder: Path, port: int = PORT) -> ThreadingHTTPServer:
         served = ServedRuns(folder)
 
     try:
-        return ThreadingHTTPServer((HOST, port), Handler)
+        return _Server((HOST, port), Handler)
     except OSError as error:
         raise RunProblem(
             f"serve: cannot listen on port {port} ({error.strerror}). Choose another --port."
@@ -144,8 +145,39 @@ def _route(served: ServedRuns, path: str) -> tuple[str, str] | None:
     return "text/html", served.listing() if names is None else served.report(names, f"/stamp/{asked}")
 
 
+class _Server(ThreadingHTTPServer):
+    """A server that a slow or rude client cannot hold up: so many at a time, the others are turned away."""
+
+    request_queue_size = 128
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._places = BoundedSemaphore(AT_ONCE)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, if there is a place."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and give the place back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no news."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """GET only; nothing is written, nothing is logged."""
+
+    timeout = PATIENCE
 
     served: ServedRuns  # of each server its own
     server_version = "undertow"
@@ -165,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(200, *found)
 
     def _send(self, status: int, kind: str, text: str) -> None:
-        body = text.encode()
+        body = text.encode("utf-8", "backslashreplace")
         self.send_response(status)
         for name, value in {**HEADERS, "Content-Type": f"{kind}; charset=utf-8"}.items():
             self.send_header(name, value)

@@ -17,8 +17,11 @@ from typing import Any
 
 import pandas as pd
 
-from undertow.errors import NotThere, RunProblem
-from undertow.report.saved import Frame, check_format, read_json, read_table, unreadable
+from undertow.errors import BadFile, NotThere
+from undertow.report.saved import Frame
+from undertow.stored.door import MOST_JSON, check_regular
+from undertow.stored.study_folder import AGAIN, read_claims, read_study_facts
+from undertow.stored.tables import STUDY_ROWS, read_frame
 from undertow.words import number
 
 SCALES = ("smoke", "laptop", "paper")
@@ -129,24 +132,29 @@ def read_studies(folder: str | Path) -> list[SavedStudy]:
 
 def read_study(folder: Path) -> SavedStudy:
     """One outcome; a file that is missing or cannot be read is an error that names it."""
-    facts = read_json(folder / "study.json", dict)
-    for key in ("format", "study", "scale"):
-        if key not in facts:
-            raise RunProblem(f"{folder / 'study.json'} lacks {key!r}. Run the study again.")
-    check_format(folder / "study.json", facts)
-    if facts["scale"] not in SCALES:
-        raise RunProblem(f"{folder / 'study.json'} names no scale that is known: {facts['scale']!r}.")
-    claims = read_json(folder / "claims.json", list)
-    return SavedStudy(
-        folder, facts, claims, _csv(folder / "comparison.csv"), read_table(folder / "rows.parquet")
-    )
+    facts = read_study_facts(folder)
+    rows = read_frame(folder / "rows.parquet", STUDY_ROWS)
+    return SavedStudy(folder, facts, read_claims(folder), _csv(folder / "comparison.csv"), rows)
 
 
 def _csv(path: Path) -> Frame:
+    check_regular(path, MOST_JSON)
+    kinds: Any = dict.fromkeys(NUMBERS, "float64") | dict.fromkeys(
+        ("case", "measure", "where", "source"), "str"
+    )
     try:
-        return pd.read_csv(path, keep_default_na=False, na_values={name: [""] for name in NUMBERS})
-    except (OSError, ValueError) as error:
-        raise unreadable(path, "a table of numbers", error) from error
+        table = pd.read_csv(
+            path, keep_default_na=False, na_values={name: [""] for name in NUMBERS}, dtype=kinds
+        )
+    except (OSError, ValueError, OverflowError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadFile(
+            path, "", f"wanted a table of numbers, but it cannot be read ({reason})", AGAIN
+        ) from error
+    missing = [name for name in ("case", "measure", "ours", "within") if name not in table]
+    if missing:
+        raise BadFile(path, f"column {missing[0]}", "wanted it, but there is none", AGAIN)
+    return table
 
 
 def ranged(mean: float, low: float, high: float, seeds: float) -> str:

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from undertow.errors import BadFile
 from undertow.files import write_text
 from undertow.report.page import asset, fill
-from undertow.report.saved import unreadable
 from undertow.report.study import MEANINGS, SavedStudy, claim_words, ranged
 from undertow.report.summary import Tile
+from undertow.stored.study_folder import AGAIN
 from undertow.words import number
 
 SCRIPTS = ("base.js", "theme.js", "reading.js", "study.js")
@@ -118,7 +119,7 @@ def _figure(path: Path) -> dict[str, Any] | None:
     try:
         with Image.open(path) as picture:
             width, height = picture.size
-    except (OSError, UnidentifiedImageError) as error:
-        raise unreadable(path, "a picture", error) from error
+    except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        raise BadFile(path, "", f"wanted a picture, but it cannot be read ({error})", AGAIN) from error
     text = base64.b64encode(path.read_bytes()).decode()
     return {"address": f"data:image/png;base64,{text}", "width": width, "height": height}

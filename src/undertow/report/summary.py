@@ -1,7 +1,7 @@
 """The numbers at the head of the page, and what made the run: plain text, ready for a template.
 
 tiles(saved)         # [Tile("Test accuracy", "66.4 %", "best 94.8 % at epoch 12"), ...]
-about(saved)         # "digits · mlp:256-256-256 · noise 0.4 · 60 epochs"
+about(saved)         # "digits · mlp:256-256-256 · 60 epochs"
 facts(saved)         # groups of (name, value) for the last section
 reproduce(saved)     # the command that trains the same run again; "" for a loop that is not ours
 """
@@ -108,8 +108,18 @@ def _repair(saved: Saved) -> Tile | None:
     if best is None:
         return None
     # Another base than the whole test split's: the best layer was chosen on the other half of the samples.
-    where = f"{best['name']} at {best['layer']}, on {best['count']:,} test samples"
-    return Tile("After repair", percent(best["after"]), f"from {percent(best['before'])}: {where}")
+    where = f"judged on {best['count']:,} test samples{_share_of_test(saved, best['count'])}"
+    detail = f"from {percent(best['before'])}, {where}: {best['name']} at {best['layer']}"
+    return Tile("After repair", percent(best["after"]), detail)
+
+
+def _share_of_test(saved: Saved, count: int) -> str:
+    """Why the numbers differ from the test accuracy's: the other samples chose what to repair."""
+    whole = (saved.audit.get("data") or {}).get("test")
+    if not isinstance(whole, int) or count >= whole:
+        return ""
+    half = "half of them" if abs(2 * count - whole) <= 2 else f"of {whole:,}"
+    return f" ({half}; the others chose the head)"
 
 
 def _fitted(saved: Saved) -> Tile | None:
@@ -139,8 +149,6 @@ def about(saved: Saved) -> str:
     """Data, model, noise and length on one line."""
     config, data = saved.facts.get("config") or {}, saved.audit.get("data") or saved.facts.get("data") or {}
     words = [str(data.get("name") or config.get("data") or ""), str(config.get("model") or "")]
-    if str(config.get("noise", "0")) not in ("0", "0.0"):
-        words.append(f"label noise {config['noise']}")
     if isinstance(train := data.get("train"), int) and isinstance(test := data.get("test"), int):
         words.append(f"{train:,} training and {test:,} test samples")
     if config.get("epochs"):

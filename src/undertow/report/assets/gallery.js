@@ -15,6 +15,12 @@ function suspectTile(own) {
       known(own.score) ? el("small", { class: "score" }, `wrong: ${belief(own.score)}`) : null, sure ? el("small", {}, sure) : null,
       truthMark(own), el("small", {}, `no. ${own.sample}`)));
 }
+// The six that come first, beside the first chart: what they look like says more than their number.
+function firstSuspects(run) {
+  const tiles = run.suspects.slice(0, 6).map(suspectTile);
+  return el("div", { class: "card less glance" }, el("header", {}, el("h3", {}, "First suspects"), el("a", { class: "more", href: "#labels" }, `all ${run.suspects.length}`)),
+    el("div", { class: run.suspects.some((own) => own.text) ? "gallery texts six" : "gallery six" }, ...tiles));
+}
 function gallerySection(section, runs) {
   for (const run of runs.filter((own) => own.suspects.length)) {
     const names = unique(run.suspects.map((own) => own.given)).sort();

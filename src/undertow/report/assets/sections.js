@@ -51,6 +51,7 @@ function accuracySection(section, runs) {
     const chart = chartOf(run, "accuracy"), depth = chartOf(run, "depth");
     const pin = () => (chart.series.some((own) => own.x.includes(state.epoch)) ? state.epoch : null);
     made.push(...put(section, run, lineCard(run, chart, { pin, pick: (value) => pick.set(value) })));
+    if (runs.length === 1 && run.suspects.length) panelOf(section, run)?.append(firstSuspects(run));
     if (depth) made.push(...put(section, run, depthCard(run, depth, state)));
   }
 }

@@ -1,0 +1,38 @@
+"""Which of two runs is better on what."""
+
+from __future__ import annotations
+
+import pytest
+
+import undertow as ut
+from undertow.errors import BadData, BadValue
+from undertow.shares import difference, wilson
+
+
+def measures(accuracy: float, d_lr: float) -> dict[str, float]:
+    sure = wilson(accuracy, 500)
+    return {"accuracy": accuracy, "accuracy_low": sure.low, "accuracy_high": sure.high, "d_lr": d_lr}
+
+
+def test_differences_have_intervals_and_a_winner(make_audit, tmp_path):
+    first = make_audit(tmp_path / "a", lenses=(), audit={"measures": measures(0.68, 0.2)})
+    second = make_audit(tmp_path / "b", lenses=(), audit={"measures": measures(0.94, 0.3)})
+    close = make_audit(tmp_path / "c", lenses=(), audit={"measures": measures(0.69, 0.3)})
+    found = ut.compare([first, second, close])
+    clear, rich, near, _ = found.differences
+    exact = difference(wilson(0.94, 500), wilson(0.68, 500))
+    assert (clear.gap, clear.low, clear.high) == tuple(exact)
+    assert (clear.better, near.better, rich.better) == ("b", "cannot tell", "cannot tell")
+    assert ut.compare([second, first]).differences[0].better == "b"
+    assert "test accuracy: b +26 points" in str(found)
+    assert len(found.table) == 4
+    assert found.to_html(tmp_path / "x.html").exists()
+    assert "<li>" in found._repr_html_()
+
+
+def test_what_cannot_be_compared_is_said(make_audit, tmp_path):
+    bare = make_audit(tmp_path / "a", lenses=())
+    with pytest.raises(BadValue, match="two runs or more"):
+        ut.compare([bare])
+    with pytest.raises(BadData, match="undertow audit"):
+        ut.compare([bare, bare])

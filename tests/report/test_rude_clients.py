@@ -1,0 +1,85 @@
+"""The server under slow, many and rude clients; a damaged run hides no other."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from undertow.report import server as served
+from undertow.report.server import make_server
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A server whose patience is short, so that the test is."""
+    monkeypatch.setattr(served, "AT_ONCE", 8)
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "run.json").write_text('{"format": 1}')
+    with make_server(tmp_path, port=0) as made:
+        made.RequestHandlerClass.timeout = 0.5
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        yield made
+        made.shutdown()
+
+
+def get(server, path: str = "/") -> tuple[int, str]:
+    client = HTTPConnection("127.0.0.1", server.server_address[1], timeout=30)
+    client.request("GET", path)
+    answer = client.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def test_a_thousand_half_open_connections_are_let_go(server):
+    """Fails without a time limit on sockets: each held a thread for ever."""
+    before, held = threading.active_count(), []
+    for _ in range(1000):
+        one = socket.create_connection(server.server_address, timeout=30)
+        one.sendall(b"GET / HT")
+        held.append(one)
+        assert threading.active_count() <= before + 8
+    for one in held:
+        with one:
+            assert one.recv(1) == b""  # the server hung up
+    assert get(server)[0] == 200
+
+
+def test_a_client_that_leaves_early_says_nothing(server, capfd):
+    for _ in range(20):
+        with socket.create_connection(server.server_address, timeout=30) as one:
+            one.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.server_address[1]}\r\n\r\n".encode())
+            one.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0"
+            )  # a reset, not a goodbye
+    status = 0
+    while status != 200:
+        try:
+            status = get(server)[0]
+        except OSError:
+            continue  # turned away while the places are taken
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{", "[]", '{"config": 3}', '{"data": {"name": [1]}}', '{"versions": {"a": {}}}', '{"format": 1e400}'],
+)
+def test_a_damaged_run_hides_no_other(server, tmp_path: Path, content: str):
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "run.json").write_text(content)
+    status, text = get(server)
+    assert (status, "good" in text, "damaged" in text) == (200, True, True)
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_not_read(server, tmp_path: Path):
+    """Fails by waiting for ever."""
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / "run.json")
+    (tmp_path / "zero").mkdir()
+    (tmp_path / "zero" / "run.json").write_text("{}")
+    status, text = get(server)
+    assert (status, "good" in text) == (200, True)
