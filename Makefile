@@ -13,7 +13,7 @@ help:
 	@echo "make test    set up, then run the fast tests"
 	@echo "make slow    the tests that take minutes (real data: set UNDERTOW_DATA)"
 	@echo "make check   format, lint and types"
-	@echo "make bench   side-by-side measurements"
+	@echo "make bench   side-by-side measurements; QUICK=1: three minutes, into docs/benchmarks.md"
 
 demo: $(VENV)/.ready
 	$(BIN)/undertow demo
@@ -34,7 +34,11 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.ready-dev
+ifdef QUICK
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python bench/quick.py
+else
 	for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+endif
 
 clean:
 	rm -rf $(VENV) demo

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from statistics import median
 
+from undertow.crew.limits import cores
 from undertow.engine import Engine, Store, run_tasks
-from undertow.engine.limits import cores
 from undertow.studies.task import Rows, Task
 
 EMPTY, TRAININGS = 500, 12

@@ -9,9 +9,8 @@ import undertow
 
 SOURCE = Path(undertow.__file__).parent
 ROOMS = [
-    "data", "models", "training", "features", "session", "latent", "richness", "temporal", "labels", "repairing",
-    "auditing", "studies",
-    "engine", "report", "integrations", "cli",
+    "stored", "data", "models", "training", "features", "crew", "session", "latent", "richness", "temporal", "labels",
+    "repairing", "auditing", "studies", "engine", "report", "integrations", "cli",
 ]  # fmt: skip
 
 
