@@ -59,6 +59,11 @@ class Cell:
     def model(self) -> str:
         return "cnn" if self.data == "cifar10" else "mlp"
 
+    @property
+    def trains(self) -> bool:
+        """Whether it is a run; others are features without one."""
+        return self.data not in ("effnet", "trec")
+
 
 CELLS = {
     "small": [Cell("digits", "uniform:0.4", 0, 1200)],
@@ -134,7 +139,7 @@ def real_noise(name: str) -> pd.DataFrame:
     return pd.read_parquet(path)
 
 
-def _rows_of(cell: Cell, y: Tensor) -> Tensor:
+def rows_of(cell: Cell, y: Tensor) -> Tensor:
     """Which samples: seeds have others."""
     if cell.noise.startswith("people") or cell.data == "effnet":
         return torch.arange(STARTS[cell.seed], STARTS[cell.seed] + cell.count)
@@ -145,7 +150,7 @@ def _rows_of(cell: Cell, y: Tensor) -> Tensor:
     return order[: cell.count].sort().values
 
 
-def _noisy(cell: Cell, x: Tensor, true: Tensor, rows: Tensor, classes: int) -> Tensor:
+def noisy_labels(cell: Cell, x: Tensor, true: Tensor, rows: Tensor, classes: int) -> Tensor:
     kind, _, rate = cell.noise.partition(":")
     if kind == "clean":
         return true.clone()
@@ -157,10 +162,10 @@ def _noisy(cell: Cell, x: Tensor, true: Tensor, rows: Tensor, classes: int) -> T
 
 def _run(cell: Cell, work: Path) -> Material:
     data = ut.load_data(cell.data)
-    rows = _rows_of(cell, data.train.y)
+    rows = rows_of(cell, data.train.y)
     true, pixels = data.train.y[rows], data.train.tensor[rows]
     x = to_inputs(pixels, data.scaling).flatten(1)
-    given = _noisy(cell, x, true, rows, len(data.classes))
+    given = noisy_labels(cell, x, true, rows, len(data.classes))
     run = _trained(cell.name, cell, rows, given, work)
     outputs, features = dict[int, Tensor](), dict[tuple[int, str], Tensor]()
     for epoch in KEPT[cell.model]:
@@ -180,7 +185,7 @@ def cross_validated(cell: Cell, held: Material, work: Path) -> dict[int, Tensor]
     path = work / "folds" / f"{cell.name}.pt"
     if not path.exists():
         data = ut.load_data(cell.data)
-        rows = _rows_of(cell, data.train.y)
+        rows = rows_of(cell, data.train.y)
         answers = {epoch: torch.empty(len(rows), held.classes) for epoch in FOLD_EPOCHS[cell.model]}
         for at, fold in enumerate(Plan.of(held.given, held.classes, 5, seed=1).folds[:5]):
             rest = torch.ones(len(rows), dtype=torch.bool).index_fill(0, fold, value=False)
@@ -211,14 +216,14 @@ def _trained(name: str, cell: Cell, rows: Tensor, given: Tensor, work: Path) -> 
 
 def _effnet(cell: Cell, work: Path) -> Material:
     data = ut.load_data("cifar10")
-    rows = _rows_of(cell, data.train.y)
+    rows = rows_of(cell, data.train.y)
     scaling = "imagenet" if cell.seed == 2 else "half"
     path = work / "cells" / f"effnet-{scaling}-{int(rows[0])}.npy"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, _encoded(to_inputs(data.train.tensor[rows], scaling)))
     x, true = torch.from_numpy(np.load(path)), data.train.y[rows]
-    return Material(_noisy(cell, x, true, rows, 10), true, 10, x.half(), {}, {})
+    return Material(noisy_labels(cell, x, true, rows, 10), true, 10, x.half(), {}, {})
 
 
 @torch.no_grad()
@@ -249,7 +254,7 @@ def _trec(cell: Cell, work: Path) -> Material:
         np.save(path, np.asarray(model.embed(table["text"].tolist())))
     x = torch.from_numpy(np.load(path)).float()
     weak = cell.noise == "weak"
-    given = torch.tensor(table["given"].to_numpy()).long() if weak else _noisy(cell, x, true, true, 6)
+    given = torch.tensor(table["given"].to_numpy()).long() if weak else noisy_labels(cell, x, true, true, 6)
     return Material(given, true, 6, x.half(), {}, {})
 
 

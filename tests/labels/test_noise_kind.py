@@ -20,17 +20,17 @@ def counts(sure: tuple[float, ...], blind: float, doubt: float | None = 0.01) ->
 
 
 def test_noise_of_classes_is_known_by_its_course():
-    assert NoiseKind.of(counts(STEADY, 0.02), 0.1).of_classes
-    assert not NoiseKind.of(counts(RISING, 0.02), 0.1).of_classes
-    assert not NoiseKind.of(counts(STEADY, 0.02, doubt=0.4), 0.1).of_classes  # voters differ: nobody knows
-    assert not NoiseKind.of(counts(STEADY, 0.02, doubt=None), 0.1).of_classes
+    assert NoiseKind.of(counts(STEADY, 0.02)).of_classes
+    assert not NoiseKind.of(counts(RISING, 0.02)).of_classes
+    # Voters that differ say less of who is right, not of how the share goes with sureness.
+    assert NoiseKind.of(counts(STEADY, 0.02, doubt=0.4)).of_classes
 
 
 @pytest.mark.parametrize(
     ("blind", "looked"), [(0.4, BLIND), (0.2, 2.0), (0.4 / 3, 3.0), (0.1, LOOKED), (0.0, LOOKED)]
 )
 def test_few_blind_labels_are_sharpened_more_and_heard_from_discriminants(blind, looked):
-    kind = NoiseKind.of(counts(RISING, blind), 0.1)
+    kind = NoiseKind.of(counts(RISING, blind))
     even = even_matrix(0.3, 10)
     assert kind.looked == pytest.approx(looked)
     assert kind.sharpness(even) == kind.looked
@@ -38,7 +38,7 @@ def test_few_blind_labels_are_sharpened_more_and_heard_from_discriminants(blind,
 
 
 def test_nobody_honest_is_taken_for_blind_noise():
-    kind = NoiseKind.of(None, 0.1)
+    kind = NoiseKind.of(None)
     assert (kind.of_classes, kind.directions, kind.sharpness(even_matrix(0.3, 10))) == (False, 1.0, BLIND)
 
 

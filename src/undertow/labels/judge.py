@@ -5,15 +5,16 @@
     found = judge_labels(labels, 10, probabilities=[pred_probs])                       # out-of-sample probabilities
     found.scores, found.flagged, found.proposed, found.rate, found.matrix, found.beliefs
 
-Views and outputs may be generators: outputs, then views are read once and forgotten. Give views that never saw the
+Views and outputs may be generators: outputs, then layers are read once and forgotten. Give views that never saw the
 labels (inputs, frozen features) first, then layers from shallow to deep. What is kept is a few tables of samples x
-classes in float32.
+classes in float32, and views that never saw the labels: they are taught twice, the second time with labels of which
+those that are surely wrong were put right (`put_right`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +32,8 @@ from undertow.labels.views import FEWEST, Plan, View, ViewSource
 from undertow.labels.voters import direction_votes, discriminant_votes, narrowed
 
 DEFAULT_ROOM = 1_000_000_000
+LEAST_PUT_RIGHT = 0.01
+"""The share of labels that are surely wrong from which probes are taught again."""
 TWINS_TOLD = 0.005
 """The share of samples that are there twice from which it is said."""
 
@@ -126,10 +129,12 @@ def judge_labels(
         judge.pool.add_probabilities(likely.cpu(), "probabilities")
     for epoch, logits in outputs:
         judge.pool.add_outputs(logits, epoch)
+    untouched = list[View]()
     for view in views:
         view.check(len(labels))
         judge.look(view, seed)
-    return judge.conclude()
+        untouched += [view] if view.untouched else []
+    return judge.conclude(untouched, seed)
 
 
 class Judge:
@@ -139,16 +144,19 @@ class Judge:
         self.plan, self.shelf, self.pool, self.notes = plan, shelf, Pool(plan, shelf), _notes_on(plan)
         self._asked = False
 
-    def look(self, view: View, seed: int) -> None:
-        """Fold in what probes and neighbours say of a view, one after the other: no two tables of votes at once."""
+    def look(self, view: View, seed: int, taught: Plan | None = None) -> None:
+        """Fold in what probes and neighbours say of a view, one after the other: no two tables of votes at once.
+
+        They learn the labels of `taught`, which has the same folds; what they say is judged by the given ones.
+        """
         if view.file is not None:
             self.shelf.watch(view.file)
-        rows, own = narrowed(view.rows), (self.plan, self.shelf)
+        rows, own = narrowed(view.rows), (taught or self.plan, self.shelf)
         probes = (("discriminant", discriminant_votes), ("directions", direction_votes))
         self.pool.add_view(((kind, votes(rows, *own)) for kind, votes in probes), view)
         if self.asks_neighbours(view):
-            near = neighbour_votes(rows, self.plan, seed, self.shelf)
-            self._heed(near.votes, near.twins, view)
+            near = neighbour_votes(rows, own[0], seed, self.shelf)
+            self._heed(near.votes, 0 if taught else near.twins, view)
 
     def asks_neighbours(self, view: View | ViewSource) -> bool:
         """Neighbours cost most: inputs or embeddings are asked, else the first honest checkpoint."""
@@ -175,27 +183,67 @@ class Judge:
                 "own label, so wrong labels among them are found less often."
             )
 
-    def conclude(self) -> LabelBeliefs:
-        """What follows from all votes."""
-        return _conclude(self.pool, self.plan, self.notes)
+    def conclude(self, untouched: Iterable[View] = (), seed: int = 0) -> LabelBeliefs:
+        """What follows from all votes, and from those of untouched views that are taught again.
+
+        Bounds of the rate, the matrix and the kind of noise are those of the first round: voters that share
+        corrections agree more than they know.
+        """
+        kind, seen, pooled = self._evidence()
+        found = self._found(kind, seen, pooled)
+        taught = put_right(found, self.plan)
+        views = list(untouched) if taught is not None else []
+        if not views:
+            return found
+        matrix = found.matrix
+        del found, pooled  # their tables make room for those of the second round
+        self.pool.forget_untouched()
+        for view in views:
+            self.look(view, seed, taught)
+        return self._found(kind, seen, self._pooled(kind), matrix)
+
+    def _evidence(self) -> tuple[NoiseKind, LabelEvidence, Tensor]:
+        # Honest votes are counted and forgotten before the table of all voters is made: both take twice the memory.
+        pool, plan, shelf = self.pool, self.plan, self.shelf
+        honest = HonestCounts.of(pool.honest(), plan, pool.first_choices, shelf) if pool.has_honest else None
+        kind = NoiseKind.of(honest)
+        pooled = self._pooled(kind)
+        seen = LabelEvidence.of(honest, pooled, plan, learned=pool.has_learned, shelf=shelf)
+        return kind, seen, pooled
+
+    def _pooled(self, kind: NoiseKind) -> Tensor:
+        return tempered(self.pool.everyone(kind.directions), self.plan, self.shelf)[0]
+
+    def _found(
+        self, kind: NoiseKind, seen: LabelEvidence, pooled: Tensor, matrix: Tensor | None = None
+    ) -> LabelBeliefs:
+        plan, shelf = self.plan, self.shelf
+        if matrix is None:
+            matrix = Anchors.of(pooled, shelf).matrix(plan, seen.matrix_trust)
+        sharper = kind.sharpness(matrix)
+        scores = 1 - given_log_belief(pooled, plan.labels, matrix, shelf, sharper).exp()
+        scores = torch.where(plan.judged, scores.clamp(0, 1), torch.zeros_like(scores))
+        flagged, rate = suspects(scores, plan.judged, seen.guess), rate_answer(seen)
+        return LabelBeliefs(
+            plan.labels, true_chances(pooled, shelf, sharper), matrix, scores, flagged,
+            plan.judged, rate, seen, self.pool.voters, (*self.notes, *_note_on_flags(flagged, rate)), shelf,
+        )  # fmt: skip
 
 
-def _conclude(pool: Pool, plan: Plan, notes: list[str]) -> LabelBeliefs:
-    # Counted and forgotten before the table of all voters is made: both at once would take twice the memory.
-    shelf = pool.shelf
-    honest = HonestCounts.of(pool.honest(), plan, pool.first_choices, shelf) if pool.has_honest else None
-    kind = NoiseKind.of(honest, float(plan.shares.max()))
-    pooled, _ = tempered(pool.everyone(kind.directions), plan, shelf)
-    seen = LabelEvidence.of(honest, pooled, plan, learned=pool.has_learned, shelf=shelf)
-    matrix = Anchors.of(pooled, shelf).matrix(plan, seen.matrix_trust)
-    sharper = kind.sharpness(matrix)
-    scores = 1 - given_log_belief(pooled, plan.labels, matrix, shelf, sharper).exp()
-    scores = torch.where(plan.judged, scores.clamp(0, 1), torch.zeros_like(scores))
-    flagged, rate = suspects(scores, plan.judged, seen.guess), rate_answer(seen)
-    return LabelBeliefs(
-        plan.labels, true_chances(pooled, shelf, sharper), matrix, scores, flagged,
-        plan.judged, rate, seen, tuple(pool.voters), (*notes, *_note_on_flags(flagged, rate)), shelf,
-    )  # fmt: skip
+def put_right(found: LabelBeliefs, plan: Plan) -> Plan | None:
+    """The plan with as many of the likeliest errors put right as are surely wrong; None where hardly any are.
+
+    Only so many: where overlap and noise look alike, labels that are put right by mistake would teach the mistake.
+    """
+    share = found.evidence.to_put_right
+    if share < LEAST_PUT_RIGHT:
+        return None
+    wrong = suspects(found.scores, plan.judged, share)
+    labels = plan.labels.clone()
+    for rows, part in found.believed():
+        others = part.scatter(1, labels[rows].clamp(min=0)[:, None], -1.0)
+        labels[rows] = torch.where(wrong[rows], others.argmax(1), labels[rows])
+    return replace(plan, labels=labels)
 
 
 def _note_on_flags(flagged: Tensor, rate: RateAnswer) -> list[str]:

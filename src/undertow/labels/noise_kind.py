@@ -1,6 +1,6 @@
 """What kind of noise it looks like, and what follows for who is heard and how sharply.
 
-    kind = NoiseKind.of(honest, commonest)       # counted on honest voters; None where there are none
+    kind = NoiseKind.of(honest)                  # counted on honest voters; None where there are none
     kind.directions                              # the say of class directions beside discriminants, 0 to 1
     kind.sharpness(matrix)                       # how much sharper true classes are than given labels let them look
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from undertow.labels.rate import FLAT, HonestCounts, course, is_trusted
+from undertow.labels.rate import FLAT, HonestCounts, course
 
 BLIND, LOOKED = 2.0, 4.0
 """Contradicted labels for each that looks given blindly: noise is blind below the first, follows the input from the
@@ -32,17 +32,16 @@ PEAKED = 0.45
 class NoiseKind:
     """How wrong labels seem to come about."""
 
-    of_classes: bool = False  # trusted voters contradict sure and unsure samples alike
+    of_classes: bool = False  # honest voters contradict sure and unsure samples alike
     looked: float = BLIND  # BLIND to LOOKED
 
     @classmethod
-    def of(cls, honest: HonestCounts | None, commonest: float) -> NoiseKind:
+    def of(cls, honest: HonestCounts | None) -> NoiseKind:
         """By what honest voters contradict; blind noise where there are none."""
         if honest is None:
             return cls()
-        trusted = is_trusted(honest.contradicted, commonest, honest.doubt)
         looked = honest.contradicted / max(honest.blind, 1e-6)
-        return cls(trusted and course(honest.sure) >= FLAT, min(LOOKED, max(BLIND, looked)))
+        return cls(course(honest.sure) >= FLAT, min(LOOKED, max(BLIND, looked)))
 
     @property
     def directions(self) -> float:

@@ -4,6 +4,7 @@
     pool.add_view(discriminant, directions, view)       # (N, C) votes of one view; nothing of them is kept
     pool.add_neighbours(votes, "inputs")
     pool.add_outputs(logits, epoch=4)
+    pool.forget_untouched()                             # what views without labels said, to be said anew
     pool.honest()                                       # (N, C): by voters that cannot have memorised labels
     pool.everyone()                                     # (N, C): by all
 
@@ -38,6 +39,9 @@ MEMORISED = 0.1
 """What a network may know of given labels beyond its first layer's probe until its layers count half."""
 POWER, LEAST_CREDIT = 4, 0.01
 """How much more a voter weighs that foretells more; what foretells nothing still weighs this much."""
+UNTOUCHED, EARLY, LATE, NEAR, SAID = "untouched", "early", "late", "near", "said"
+"""Parts of votes: of views that saw no label, of layers that saw each once or twice, of later ones, of neighbours, and
+the network's own answers."""
 COARSE = " directions"
 """Of the parts in which votes of class directions are summed, apart from those of discriminants."""
 ANSWERS = 0.5
@@ -63,17 +67,28 @@ class Pool:
 
     def __init__(self, plan: Plan, shelf: Shelf = IN_MEMORY) -> None:
         self.plan, self.shelf = plan, shelf
-        self.voters: list[Voter] = []
         self.first_choices: list[Tensor] = []  # of honest voters: (N,) int32
+        self._voters: dict[str, list[Voter]] = {}
         self._sums: dict[str, Tensor] = {}
         self._weights: dict[str, float] = {}
         self._repeated: dict[float, float] = {}  # epoch -> share of given labels that the network answers
         self._foretold: dict[float, float] = {}  # epoch -> agreement of the first probe on its first view
 
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        """Who voted, part by part."""
+        return tuple(voter for part in self._voters.values() for voter in part)
+
+    def forget_untouched(self) -> None:
+        """Leave out what views that saw no label said, neighbours in them included."""
+        for part in (UNTOUCHED, UNTOUCHED + COARSE, NEAR):
+            for held in (self._sums, self._weights, self._voters):
+                held.pop(part, None)
+
     def add_view(self, votes: Iterable[tuple[str, Tensor]], view: ViewSource) -> None:
         """Fold in what probes say of a view, as (kind of probe, votes); shallow layers of an epoch before deep ones."""
         for kind, vote in votes:
-            part = ("early" if view.honest else "late") + (COARSE if kind == "directions" else "")
+            part = _part_of(view) + (COARSE if kind == "directions" else "")
             vote, voter = self._heard(vote, view.title, kind)
             shallow = self._foretold.setdefault(view.epoch, voter.agreement)
             memorised = max(0.0, self._repeated.get(view.epoch, voter.agreement) - shallow)
@@ -93,12 +108,12 @@ class Pool:
         logs = self._table_of(likely, lambda part: part.float().clamp(min=1e-6).log())
         vote, voter = self._heard(logs, name, "probabilities")
         weight = 2 * self._weight_of(voter, 0.0)
-        self._add("early", vote, replace(voter, weight=weight, reason="out of sample, as given"), honest=True)
+        self._add(EARLY, vote, replace(voter, weight=weight, reason="out of sample, as given"), honest=True)
 
     def add_neighbours(self, vote: Tensor, name: str) -> None:
         """Fold in votes of neighbours in a view that saw no labels, or hardly any."""
         vote, voter = self._heard(vote, name, "neighbours")
-        self._add("near", vote, replace(voter, reason="without the sample itself"), honest=True)
+        self._add(NEAR, vote, replace(voter, reason="without the sample itself"), honest=True)
 
     def add_outputs(self, logits: Tensor, epoch: float) -> None:
         """Fold in a checkpoint's own answers."""
@@ -107,33 +122,34 @@ class Pool:
         )
         self._repeated[epoch] = voter.agreement
         self._add(
-            "said", vote, replace(voter, reason="in sample: half the say of a probe, together"), honest=False
+            SAID, vote, replace(voter, reason="in sample: half the say of a probe, together"), honest=False
         )
 
     @property
     def has_honest(self) -> bool:
         """Whether any voter cannot have memorised labels."""
-        return any(part in self._sums for part in ("early", "early" + COARSE, "near"))
+        honest = (UNTOUCHED, UNTOUCHED + COARSE, EARLY, EARLY + COARSE, NEAR)
+        return any(part in self._sums for part in honest)
 
     @property
     def has_learned(self) -> bool:
         """Whether any voter has learned the labels."""
-        return any(part in self._sums for part in ("late", "late" + COARSE, "said"))
+        return any(part in self._sums for part in (LATE, LATE + COARSE, SAID))
 
     def honest(self) -> Tensor:
         """(N, C) by voters that cannot have memorised labels; by all where there are none."""
         if not self.has_honest:
             return self.everyone()
-        return self._table({**self._probes(("early",), 1.0), "near": 1 / self._weight("near")})
+        return self._table({**self._probes((UNTOUCHED, EARLY), 1.0), NEAR: 1 / self._weight(NEAR)})
 
     def everyone(self, directions: float = 1.0) -> Tensor:
         """(N, C) by all voters; `directions` is the say of class directions beside discriminants."""
-        probes = self._probes(("early", "late"), directions)
+        probes = self._probes((UNTOUCHED, EARLY, LATE), directions)
         near = FEW_NEIGHBOURS if self.has_learned else NEIGHBOURS
-        share = {**probes, "near": near / self._weight("near")}
-        if "said" in self._sums:
+        share = {**probes, NEAR: near / self._weight(NEAR)}
+        if SAID in self._sums:
             others = self._spread({part: say / 2 for part, say in probes.items()})
-            share["said"] = ANSWERS * others / max(self._spread({"said": 1.0}), 1e-12)
+            share[SAID] = ANSWERS * others / max(self._spread({SAID: 1.0}), 1e-12)
         return self._table(share)
 
     def _probes(self, parts: Sequence[str], directions: float) -> dict[str, float]:
@@ -193,7 +209,7 @@ class Pool:
         return vote, Voter(name, kind, scale, agreement, 1.0, "")
 
     def _add(self, part: str, vote: Tensor, voter: Voter, *, honest: bool) -> None:
-        self.voters.append(voter)
+        self._voters.setdefault(part, []).append(voter)
         if honest:
             self.first_choices.append(self.shelf.argmax(vote).int())
         weight = max(voter.weight, LEAST_CREDIT**POWER)
@@ -212,6 +228,12 @@ class Pool:
         for rows in self.shelf.blocks(table):
             table[rows] = change(votes[rows]).cpu()
         return table
+
+
+def _part_of(view: ViewSource) -> str:
+    if view.untouched:
+        return UNTOUCHED
+    return EARLY if view.honest else LATE
 
 
 def tempered(vote: Tensor, plan: Plan, shelf: Shelf = IN_MEMORY) -> tuple[Tensor, float]:

@@ -170,6 +170,18 @@ class LabelEvidence:
         return max(0.0, min(*self.sure, first - slope * SURE_SHARES[0]))
 
     @property
+    def bound_below(self) -> float:
+        """The share of labels that is wrong at least, if honest voters that are sure and agree are right."""
+        rate = self.sure_rate
+        error = _error(rate, SURE_SHARES[0] * self.count)
+        return max(0.0, rate - error - (self.doubt or 0.0) - ALLOWANCE)
+
+    @property
+    def to_put_right(self) -> float:
+        """The share of labels to put right before probes are taught again: the bound below, less with doubt."""
+        return self._trust * self.bound_below
+
+    @property
     def guess(self) -> float:
         """The share of labels to suspect.
 
@@ -235,7 +247,7 @@ def rate_answer(seen: LabelEvidence) -> RateAnswer:
         return RateAnswer(
             None, 0.0, most, False, "every view has learned these labels: give inputs or frozen features"
         )
-    low = _below(seen) if seen.trusted else 0.0
+    low = seen.bound_below if seen.trusted else 0.0
     high = min(most, seen.honest + _error(seen.honest, seen.count) + _hidden(seen))
     if not seen.trusted:
         return RateAnswer(None, low, high, False, _why_untrusted(seen))
@@ -253,11 +265,6 @@ def _why_untrusted(seen: LabelEvidence) -> str:
     if seen.doubt is None:
         return "only one voter, which nothing can check"
     return f"voters differ on {100 * seen.doubt:.0f} % even of the samples that they are surest of"
-
-
-def _below(seen: LabelEvidence) -> float:
-    rate = seen.sure_rate
-    return max(0.0, rate - _error(rate, SURE_SHARES[0] * seen.count) - (seen.doubt or 0.0) - ALLOWANCE)
 
 
 def _hidden(seen: LabelEvidence) -> float:

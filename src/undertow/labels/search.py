@@ -15,13 +15,14 @@ memorised it; and the network's own answers over time. docs/labels.md says why t
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from undertow.errors import BadData, BadValue
 from undertow.features.layers import INPUT
@@ -255,7 +256,18 @@ class LabelSearch:
                 votes = self._votes(gauge, at)
                 if votes is not None:
                     judge.add(seen_at(self.session, gauge.layer, at), votes)
-        return judge.conclude()
+        return judge.conclude(self._inputs(), self.session.config.seed)
+
+    def _inputs(self) -> Generator[View]:
+        """The inputs as the model takes them, where they can vote and fit into the memory."""
+        x, room = self.session.samples.split(TRAIN).x, parse_size(self.session.config.memory) // 3
+        if INPUT not in self.layers or not isinstance(x, Tensor) or 4 * x.numel() > room:
+            return
+        reader = self.session.reader(self.session.example_model)
+        parts = [
+            torch.as_tensor(reader.inputs(part)).flatten(1).float() for part in x.split(reader.batch_size)
+        ]
+        yield View("inputs", rows=torch.cat(parts))
 
     @property
     def sound(self) -> list[int]:
