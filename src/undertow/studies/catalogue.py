@@ -45,6 +45,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "latent.batch_norm_modes": ("resnet18-modes",),
     "latent.no_download": ("no-download",),
     "latent.beyond": ("masc-variances", "early-transfer", "vit", "memorised-inputs"),
+    "latent.text_classifier": ("text",),
     "temporal.composites": ("memory", "window", "transfer", "forgetting"),
     "temporal.feature_space": ("drift", "induction"),
     "temporal.bound": ("bound",),
