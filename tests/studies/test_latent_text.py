@@ -71,7 +71,7 @@ def test_labels_are_corrupted_for_training_and_probes_alike():
     """Probes fitted with true labels would show knowledge that the network was never given."""
     torch.set_num_threads(1)
     rows = memorised_text(
-        None, case="x 0.4", seed=0, degree=0.4, source="made", epochs=30, train_size=120, test_size=40, length=12,
+        None, case="x 0.4", seed=0, degree=0.4, source="made", epochs=90, train_size=120, test_size=40, length=12,
         model="transformer:depth=1,width=32,heads=2",
     )  # fmt: skip
     last = max(one["checkpoint"] for one in rows if "checkpoint" in one)
@@ -82,7 +82,7 @@ def test_labels_are_corrupted_for_training_and_probes_alike():
     }
     fit = next(one["value"] for one in rows if one["measure"] == "train_fit")
     assert said["train", "given"] == pytest.approx(fit)
-    assert said["train", "true"] < said["train", "given"]  # it learned wrong labels
+    assert said["train", "given"] > said["train", "true"] + 0.1  # it learned wrong labels
     assert {one["fit"] for one in rows if one.get("probe") in ("masc", "velpic")} == {"given"}
     assert next(one["value"] for one in rows if one["measure"] == "commonest_class") < 0.5
 

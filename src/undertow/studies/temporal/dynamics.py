@@ -209,8 +209,8 @@ balance = Study(
             _flat,
             presupposes=FITS,
             place="appendix C",
-            cause="the claim's: the change vanishes, but drift is steeper than random directions, which hardly meet the "
-            "few that the deep part answers to",
+            cause="the claim's: the change vanishes, but drift is steeper than random directions, which hardly "
+            "meet the few that the deep part answers to",
         ),
         Claim(
             "on test data or corrupted inputs the balance no longer holds",
