@@ -92,7 +92,9 @@ def test_laptop_studies_share_the_run_that_they_have_in_common():
 # ------------------------------------------------------------------------------------------------------ claims
 
 
-def made_up(case, d_lr, test=0.9, *, train=1.0, used=(9, 9), even=0.9, good="strong", constant=0.99):
+def made_up(
+    case, d_lr, test=0.9, *, train=1.0, used=(9, 9), even=0.9, good="strong", constant=0.99, dimension=10.0
+):
     """Rows of a case at epochs 1 and 20; `used`: features that carry 95 % of the outputs, then."""
     place = np.arange(1, 101)
     rows = []
@@ -107,6 +109,7 @@ def made_up(case, d_lr, test=0.9, *, train=1.0, used=(9, 9), even=0.9, good="str
             row("d_lr", d_lr, split="test", checkpoint=at), row("accuracy", test, split="test", checkpoint=at),
             row("constant_share", constant, split="test", checkpoint=at),
             row("accuracy", train, split="train", checkpoint=at),
+            row("effective_dimension_rest", dimension, split="train", checkpoint=at),
         ]  # fmt: skip
         rows += [
             row(name, value, split="test", checkpoint=at, position=k)
@@ -116,9 +119,9 @@ def made_up(case, d_lr, test=0.9, *, train=1.0, used=(9, 9), even=0.9, good="str
     return [{"case": case, "seed": 0, **one} for one in rows]
 
 
-def verdicts(name, *cases):
+def verdicts(name, *cases, scale="laptop"):
     rows = pd.DataFrame([one for case in cases for one in case])
-    return [verdict.holds for _, verdict in StudyOutcome.of(study_of(name), "laptop", rows).verdicts()]
+    return [verdict.holds for _, verdict in StudyOutcome.of(study_of(name), scale, rows).verdicts()]
 
 
 @pytest.mark.parametrize(
@@ -148,11 +151,12 @@ def verdicts(name, *cases):
             (made_up("no decay", 0.15, 0.90), made_up("small decay", 0.02, 0.91), made_up("large decay", 0.03, 0.90)),
             [False, False, False],
         ),
-        ("architecture", (made_up("ResNet-18", 0.03), made_up("MLP", 0.5, 0.5, used=(9, 30))), [True] * 4),
+        ("architecture", (made_up("ResNet-18", 0.03), made_up("MLP", 0.5, 0.5, used=(9, 30))), [True] * 5),
         (
             "architecture",
             (made_up("ResNet-18", 0.03, used=(30, 9)), made_up("MLP", 0.06, 0.5, constant=0.9)),
-            [False] * 4,
+            # The MLP has had too few updates to begin using more features: that says nothing yet.
+            [False, False, False, None, False],
         ),
         (
             "label-shuffle",
@@ -170,7 +174,7 @@ def verdicts(name, *cases):
             (made_up("cross-entropy", 0.05, used=(9, 30)), made_up("squared error", 0.05, even=0.5, constant=0.9)),
             [False] * 3,
         ),
-        ("batch-norm", (made_up("without", 0.6, 0.2, used=(9, 80)), made_up("batch norm", 0.07)), [True, True, True]),
+        ("batch-norm", (made_up("without", 0.6, 0.2, dimension=40.0), made_up("batch norm", 0.07)), [True, True, True]),
         ("batch-norm", (made_up("without", 0.2, 0.9), made_up("batch norm", 0.07, 0.9)), [False, False, False]),
         (
             "last-layer-only",
@@ -186,6 +190,12 @@ def verdicts(name, *cases):
 )  # fmt: skip
 def test_claims_on_made_up_rows(name, cases, expected):
     assert verdicts(name, *cases) == expected
+
+
+def test_an_mlp_that_trained_as_long_as_the_papers_is_judged():
+    """That a run is too short to tell must not excuse the paper's own setting."""
+    nets = (made_up("ResNet-18", 0.03), made_up("MLP", 0.06, 0.5))
+    assert verdicts("architecture", *nets, scale="paper")[3] is False
 
 
 def test_a_network_that_has_not_fitted_is_not_judged():

@@ -134,8 +134,6 @@ _RESNET, _WITH, _WITHOUT = "ResNet-18", "VGG-16 with batch norm", "VGG-16 withou
 _RESNET_LAYERS = {"layers": "layer1,layer2,layer3,avg_pool"}
 _STAND_IN = {"model": "cnn:width=4,units=32", "milestones": (), "layers": "block1,block2,fc3"}
 _VGG_LAYERS = {"layers": "block1,block2,block3,block4,block5,fc2"}
-FITTED = 0.95
-"""Training accuracy from which a network counts as fitted."""
 _POOLED = "maps are averaged down to few pixels, so that there are more samples than features"
 
 
@@ -173,7 +171,7 @@ def _most_at_last(found: Findings) -> ClaimVerdict:
 
 
 def _if_fitted(found: Findings, holds: bool, words: str) -> ClaimVerdict:
-    return judged(found, (_WITH, _WITHOUT), holds, words, fitted=FITTED, where={"split": "train"})
+    return judged(found, (_WITH, _WITHOUT), holds, words, where={"split": "train"})
 
 
 layers = Study(
