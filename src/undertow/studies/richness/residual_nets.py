@@ -8,13 +8,12 @@ Rows 2 to 5 of table 3 and figure 17. The networks without residual blocks are i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from undertow.data.catalogue import DATA
 from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict
+from undertow.studies.cost import updates
 from undertow.studies.findings import Findings, number
 from undertow.studies.recipe import Case, ScaleChange, Study
 from undertow.studies.richness.image_claims import (
@@ -186,8 +185,8 @@ def _resnet_stays_low(found: Findings) -> ClaimVerdict:
     )
 
 
-_SPREADS = 30 * 391
-"""Updates after which the paper's MLP begins to use more features: thirty epochs of 50,000 pictures in batches."""
+_SPREADS = updates(CIFAR10, epochs=30)
+"""After so many the paper's MLP begins to use more features."""
 
 
 def _mlp_spreads(found: Findings) -> ClaimVerdict:
@@ -195,13 +194,11 @@ def _mlp_spreads(found: Findings) -> ClaimVerdict:
     case = _NETS[1]
     config = found.study.case(case).train
     assert config is not None  # both are trained
-    pictures = config.train_size or DATA[config.data].train
-    updates = config.epochs * math.ceil(pictures / config.batch_size)
     shares = found.curve(case, "utilisation", x="checkpoint", position=classes_of(found, case))
     best, last = float(shares.mean[:-1].max()), float(shares.mean[-1])
     words = f"carried by the first C: {number(best)} at best, {number(last)} at the end"
-    if last >= best and updates < _SPREADS:
-        return ClaimVerdict(None, f"{words}; it ends after {updates} updates, wanted {_SPREADS}")
+    if last >= best and updates(config) < _SPREADS:
+        return ClaimVerdict(None, f"{words}; it ends after {updates(config)} updates, wanted {_SPREADS}")
     return judged(found, [case], last < best, words)
 
 
