@@ -3,7 +3,7 @@
     seen(found, ["lr 0.05", "lr 0.2"], "d_lr")              # means at the end of training, on test samples
     judged(found, cases, holds, "D_LR 0.02, 0.04")          # "cannot tell" where a network has not fitted
     compared(cases, lambda d_lr: d_lr[0] < d_lr[1], "d_lr")  # a check of a claim; also accuracy, carried, dimension
-    features_used(found, "lr 0.05", checkpoint="last")      # features that carry 95 % of the outputs
+    carried(found, "lr 0.05", checkpoint="last")            # the share of the outputs in the first C features
 
 The paper's networks fit all their training samples. One that has not says nothing about how it would.
 """
@@ -32,7 +32,7 @@ FITTED = 0.95
 """The share of training samples that a network must fit before its features are judged; the paper's fit 99.5 %."""
 
 CARRIED = 0.95
-"""Features count as used until they carry this share of the outputs."""
+"""The first C features carry the outputs where they carry this share."""
 
 CONSTANT = 0.95
 """The share of the first eigenfunction that is constant lies above this in all the paper's networks but one."""
@@ -98,13 +98,6 @@ def classes_of(found: Findings, case: str) -> int:
     if config is None:
         raise BadData(f"{found.study.name}: wanted a case that is trained, got {case!r}.")
     return DATA[config.data.partition(":")[0]].classes
-
-
-def features_used(found: Findings, case: str, **where: Any) -> float:
-    """How many features carry CARRIED of the outputs; infinite if not all kept ones together do."""
-    curve = found.curve(case, "utilisation", x="position", **{**END, **where})
-    enough = np.flatnonzero(curve.mean >= CARRIED)
-    return float(curve.x[enough[0]]) if len(enough) else float("inf")
 
 
 def carried(found: Findings, case: str, **where: Any) -> float:

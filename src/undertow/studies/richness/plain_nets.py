@@ -117,6 +117,9 @@ last_layer_only = Study(
         Claim(
             "both are right on over 95 % of the test samples",
             compared(_PARTS, lambda test: min(test) > 0.95, "accuracy"),
+            place="figure 16",
+            cause="ours: too few pictures; of 4,000 even the exact solution for the last layer, by least squares, "
+            "has 98 % of the training and 94 % of the test samples right",
         ),
     ),
     figure=spectra_and_bars,

@@ -17,12 +17,13 @@ from undertow.studies.cost import updates
 from undertow.studies.findings import Findings, number
 from undertow.studies.recipe import Case, ScaleChange, Study
 from undertow.studies.richness.image_claims import (
+    CARRIED,
     CONSTANT_FIRST,
     RICH,
+    carried,
     classes_of,
     compared,
     each_feature,
-    features_used,
     judged,
     listed,
     seen,
@@ -299,10 +300,16 @@ _LOSSES = ("cross-entropy", "squared error")
 
 
 def _ce_is_rich(found: Findings) -> ClaimVerdict:
+    """D_LR falls all through training: what ends long before the paper's networks cannot tell that it stays large."""
     case = _LOSSES[0]
-    [d_lr], used = seen(found, [case], "d_lr"), features_used(found, case)
-    holds = d_lr < RICH and used <= classes_of(found, case)
-    return judged(found, [case], holds, f"D_LR {number(d_lr)}, features used {number(used)}")
+    config = found.study.case(case).train
+    assert config is not None  # both are trained
+    [d_lr], share = seen(found, [case], "d_lr"), carried(found, case)
+    words = f"D_LR {number(d_lr)}, carried by the first C {number(share)}"
+    holds, ours, theirs = d_lr < RICH and share > CARRIED, updates(config), updates(_CIFAR10)
+    if not holds and ours < theirs:
+        return ClaimVerdict(None, f"{words}, after {ours} updates; the paper's networks have {theirs}")
+    return judged(found, [case], holds, words)
 
 
 def _ce_starts_uneven(found: Findings) -> ClaimVerdict:
@@ -329,7 +336,13 @@ cross_entropy = Study(
         "laptop": ScaleChange(train=_LAPTOP, because=_SMALLER, minutes=1.5),
     },
     claims=(
-        Claim("with cross-entropy D_LR is small (< .1) and C features carry the outputs", _ce_is_rich),
+        Claim(
+            "with cross-entropy D_LR is small (< .1) and the first C features carry the outputs (95 %)",
+            _ce_is_rich,
+            place="figure 17",
+            cause="ours: D_LR still falls when the laptop's run ends; .70, .42 and .20 after 1, 5 and 20 epochs, .16 "
+            "after 60 of a longer one",
+        ),
         Claim("early on its first C features grow less evenly than with squared error", _ce_starts_uneven),
         CONSTANT_FIRST,
     ),
