@@ -82,6 +82,21 @@ def compared(
     return check
 
 
+def higher(case: str, base: str, measure: str) -> Callable[[Findings], ClaimVerdict]:
+    """A claim's check: a case's number is above the base's, seed by seed; few seeds cannot tell."""
+
+    def check(found: Findings) -> ClaimVerdict:
+        own, other = (found.of(one, measure, **TEST).groupby("seed")["value"].mean() for one in (case, base))
+        verdict = ClaimVerdict.of_paired(
+            [float(own[seed] - other[seed]) for seed in sorted(set(own.index) & set(other.index))],
+            f"{case} over {base}",
+        )
+        fitted = judged(found, (case, base), bool(verdict.holds), verdict.numbers)
+        return verdict if fitted.holds is not None else fitted
+
+    return check
+
+
 def all_rich(found: Findings, cases: Sequence[str]) -> ClaimVerdict:
     """D_LR on test samples lies below RICH in each case."""
 

@@ -24,6 +24,7 @@ from undertow.studies.richness.image_claims import (
     classes_of,
     compared,
     each_feature,
+    higher,
     judged,
     listed,
     seen,
@@ -143,9 +144,9 @@ weight_decay_cifar = Study(
         "smoke": _SMOKE_CHANGE,
         "laptop": ScaleChange(
             train=_LAPTOP,
-            cases={"small decay": {"weight_decay": 3e-3}, "large decay": {"weight_decay": 1e-2}},
-            because=f"{_SMALLER}; stronger decay, since rate x steps is seventy times less than the paper's and its "
-            "own decays change nothing; at 3e-2 the network no longer fits",
+            cases={"small decay": {"weight_decay": 3e-4}, "large decay": {"weight_decay": 3e-3}},
+            because=f"{_SMALLER}; three times the decay, since rate x steps is seventy times less than the paper's; "
+            "with 1e-2 the network no longer fits all its pictures, as the paper's do",
             minutes=2.5,
         ),
     },
@@ -159,12 +160,14 @@ weight_decay_cifar = Study(
             compared(_DECAYS[:1], lambda d: d[0] < RICH, "d_lr"),
         ),
         Claim(
-            "test accuracy rises with weight decay",
-            compared(_DECAYS, lambda test: test[0] < test[1] < test[2], "accuracy"),
+            "test accuracy is higher with the largest weight decay than without",
+            higher(_DECAYS[2], _DECAYS[0], "accuracy"),
+            place="table 3",
         ),
     ),
     figure=spectra_and_bars,
     options=OPTIONS,
+    seeds=5,
     notes=(
         "Decays of 0, 1e-4 and 1e-3. Figure 13 calls them relative to the rate of 0.05: a step shrinks weights by "
         "rate x decay.",
