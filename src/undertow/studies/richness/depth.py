@@ -18,7 +18,7 @@ from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict
 from undertow.studies.findings import Findings, SeedCurve, number
 from undertow.studies.recipe import Case, Published, ScaleChange, Study
 from undertow.studies.richness.depth_figures import layer_names, layers_figure
-from undertow.studies.richness.image_claims import FULL_SIZE, all_rich, judged
+from undertow.studies.richness.image_claims import FITTED, FULL_SIZE, all_rich, judged
 from undertow.studies.richness.spectrum_figures import draw_bars, draw_last_spectra
 from undertow.studies.richness.training_settings import (
     CIFAR10,
@@ -233,6 +233,11 @@ _FULL, _GREEDY = "full backpropagation", "layer by layer"
 def _collapse_earlier(found: Findings) -> ClaimVerdict:
     full, greedy = (_in_first(found, name) for name in (_FULL, _GREEDY))
     words = f"share of the output in the first C features: {_shares(greedy)}; full {_shares(full)}"
+    if found.has(_GREEDY, "stage_fit", layer="layer2"):
+        fit = found.mean(_GREEDY, "stage_fit", layer="layer2")
+        words = f"layer 2 fits {fit:.0%} under its own head; {words}"
+        if fit < FITTED:  # what has not fitted cannot have collapsed
+            return ClaimVerdict(None, f"{words}; wanted {FITTED:.0%}")
     return ClaimVerdict(greedy["layer2"] > full["layer2"], words)
 
 
