@@ -51,7 +51,8 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "temporal.bound": ("bound",),
     "temporal.noise": ("label-noise", "sgd-noise"),
     "temporal.interventions": ("reinitialise", "freeze"),
-    "temporal.dynamics": ("step-equation", "balance", "linearised", "anisotropy", "training-curves"),
+    "temporal.dynamics": ("step-equation", "balance", "linearised", "anisotropy"),
+    "temporal.training_curves": ("training-curves",),
     "beyond.three_lenses": ("three-lenses",),
 }
 
