@@ -14,7 +14,7 @@ from undertow.models import build_model
 from undertow.studies import StudyOutcome, find_study
 from undertow.studies.findings import row
 from undertow.studies.richness.depth import STUDIES
-from undertow.studies.richness.depth_measures import layer_spectra, log_positions, used_dimensions
+from undertow.studies.richness.depth_measures import layer_spectra, log_positions, stage_fits, used_dimensions
 from undertow.studies.richness.last_layer_measures import last_layer
 from undertow.studies.richness.power_law_break import find_break
 from undertow.studies.train_and_measure import trained
@@ -168,7 +168,24 @@ def test_greedy_collapses_layer_two():
         assert judge(study, 1, told).holds is holds
 
 
+@pytest.mark.parametrize(("fit", "holds"), [(0.6, None), (0.99, False)])
+def test_a_layer_that_has_not_fitted_has_not_collapsed(fit, holds):
+    full = {"layer1": 0.2, "layer2": 0.3, "layer3": 0.5, "avg_pool": 0.98}
+    rows = layer_rows("full backpropagation", full) + layer_rows("layer by layer", {**full, "layer2": 0.1})
+    rows.append(row("stage_fit", fit, case="layer by layer", layer="layer2", split="train"))
+    assert judge(find_study("richness/greedy-layerwise"), 0, rows).holds is holds
+
+
 # -- measures
+
+
+def test_fits_of_stages_are_those_of_their_last_epochs(tmp_path):
+    config = find_study("richness/greedy-layerwise").at("smoke").case("layer by layer").train
+    greedy = trained(replace(config, train_size=100, test_size=50, epochs=10), (), tmp_path)
+    running = greedy.metrics.set_index("epoch")["train_accuracy"]
+    found = {one["layer"]: one["value"] for one in stage_fits(greedy)}
+    assert list(found) == list(greedy.fresh().cuts)
+    assert list(found.values()) == [running.loc[end] for end in (2, 4, 6, 8, 10)]
 
 
 @pytest.fixture(scope="module")

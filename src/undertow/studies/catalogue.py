@@ -45,12 +45,14 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "latent.batch_norm_modes": ("resnet18-modes",),
     "latent.no_download": ("no-download",),
     "latent.beyond": ("masc-variances", "early-transfer", "vit", "memorised-inputs"),
+    "latent.text_classifier": ("text",),
     "temporal.composites": ("memory", "window", "transfer", "forgetting"),
     "temporal.feature_space": ("drift", "induction"),
     "temporal.bound": ("bound",),
     "temporal.noise": ("label-noise", "sgd-noise"),
     "temporal.interventions": ("reinitialise", "freeze"),
-    "temporal.dynamics": ("step-equation", "balance", "linearised", "anisotropy", "training-curves"),
+    "temporal.dynamics": ("step-equation", "balance", "linearised", "anisotropy"),
+    "temporal.training_curves": ("training-curves",),
     "beyond.three_lenses": ("three-lenses",),
 }
 

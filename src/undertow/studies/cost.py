@@ -3,6 +3,7 @@
     cost_words(study, "laptop")       # "2.5 min", on two cores
     cost_words(study, "paper")        # "≈ 3.1 GPU h"
     gpu_hours(study.at("paper"))      # 3.1; None where nothing is trained
+    updates(config, epochs=30)        # 11730: of the weights, in thirty epochs
 
 The estimate: three times the forward pass for every sample of every epoch, on a GPU that keeps up 10 TFLOP/s in
 float32, but not less than two milliseconds for an update: small networks wait for their kernels to be launched. All
@@ -64,13 +65,20 @@ def gpu_hours(study: Study) -> float | None:
     return sum(_seconds(config) for config, _ in trainings) / 3600 if trainings else None
 
 
-def _seconds(config: TrainConfig) -> float:
+def updates(config: TrainConfig, epochs: int | None = None) -> int:
+    """How often weights are updated in so many epochs; in all of them when not given."""
+    return (config.epochs if epochs is None else epochs) * math.ceil(_samples(config) / config.batch_size)
+
+
+def _samples(config: TrainConfig) -> int:
     name, _, options = config.data.partition(":")
     given = dict(part.split("=") for part in options.split(",") if "=" in part)
-    samples = config.train_size or int(given.get("n", DATA[name].train))
-    updates = math.ceil(samples / config.batch_size)
-    work = PASSES * MEGAFLOP[config.model, name] * 1e6 * samples
-    return config.epochs * max(work / SUSTAINED, updates * LEAST)
+    return config.train_size or int(given.get("n", DATA[name].train))
+
+
+def _seconds(config: TrainConfig) -> float:
+    work = PASSES * MEGAFLOP[config.model, config.data.partition(":")[0]] * 1e6 * _samples(config)
+    return max(config.epochs * work / SUSTAINED, updates(config) * LEAST)
 
 
 def _rounded(hours: float) -> str:

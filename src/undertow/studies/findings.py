@@ -109,17 +109,17 @@ class Findings:
             return self, []
         unmet: list[CaseVerdict] = []
         rows = self.rows
-        for case in (self.study.case(name) for name in self.cases if self.study.case(name).train):
-            why = {
-                seed: wanted.unmet(value) for seed, value in self._by_seed(case.name, wanted.measure).items()
-            }
+        for case in filter(lambda name: self._tells(name, wanted.measure), self.cases):
+            why = {seed: wanted.unmet(value) for seed, value in self._by_seed(case, wanted.measure).items()}
             behind = {seed: words for seed, words in why.items() if words}
-            rows = rows[~((rows["case"] == case.name) & rows["seed"].isin(list(behind)))]
+            rows = rows[~((rows["case"] == case) & rows["seed"].isin(list(behind)))]
             which = "" if len(behind) == len(why) else " (seed {})"
-            unmet += [
-                CaseVerdict(case.name + which.format(seed), None, words) for seed, words in behind.items()
-            ]
+            unmet += [CaseVerdict(case + which.format(seed), None, words) for seed, words in behind.items()]
         return replace(self, rows=rows), unmet
+
+    def _tells(self, case: str, measure: str) -> bool:
+        """Whether a case must have that number: its recipe trains a network, or its measure did and says so."""
+        return self.study.case(case).train is not None or self.has(case, measure)
 
     def _by_seed(self, case: str, measure: str) -> dict[int, float | None]:
         """One number for each seed of a case; None where there is none."""

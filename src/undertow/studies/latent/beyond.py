@@ -243,9 +243,9 @@ memorised_inputs = Study(
         "laptop": ScaleChange(because="nothing is changed: there is no larger setting of it", minutes=4),
     },
     claims=(
-        Claim("unreadable pictures that are memorised cost the model accuracy", _costs_model, ours=True),
-        Claim("MASC's best layer ends above the model", over_cases(ends_above("masc")), ours=True),
-        Claim("VeLPIC's best layer ends above the model", over_cases(ends_above("velpic")), ours=True),
+        Claim("unreadable pictures that are memorised cost the model accuracy", _costs_model, FITTED, ours=True),
+        Claim("MASC's best layer ends above the model", over_cases(ends_above("masc")), FITTED, ours=True),
+        Claim("VeLPIC's best layer ends above the model", over_cases(ends_above("velpic")), FITTED, ours=True),
     ),
     figure=_inputs_figure,
     notes=(

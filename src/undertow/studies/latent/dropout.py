@@ -23,7 +23,7 @@ from undertow.studies.latent.corrupted_networks import (
     case_name,
     cases,
 )  # fmt: skip
-from undertow.studies.latent.probe_claims import NEAR
+from undertow.studies.latent.probe_claims import NEAR, each_seed
 from undertow.studies.latent.probe_curves import (
     best_layer,
     by_case,
@@ -151,19 +151,19 @@ dropout = Study(
     claims=(
         Claim(
             "with dropout the MASC dynamics remain largely similar (best layers end within five points)",
-            _same("masc"),
+            each_seed(_same("masc")),
             FITTED,
             "appendix I, figures 21 and 22",
         ),
         Claim(
             "VeLPIC shows no significant difference (best layers end within five points)",
-            _same("velpic"),
+            each_seed(_same("velpic")),
             FITTED,
             "appendix I, figures 23 and 24",
         ),
         Claim(
             "with dropout MASC deviates from the model early in training, in later layers of CNN-(Fashion-)MNIST",
-            _deviates("masc"),
+            each_seed(_deviates("masc")),
             None,
             "appendix I, figure 21",
         ),

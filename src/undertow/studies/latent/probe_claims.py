@@ -1,7 +1,8 @@
 """What paper 001 says of probes, each sentence as a test over nets, degrees of corruption and layers.
 
     peak_and_fall(found); ends_above("masc")(found); above_chance("masc")(found)
-    wins("velpic", "masc", AT_DEPTH["last"], nets=MLPS)(found)
+    wins("velpic", "masc", "last", nets=MLPS)(found)
+    each_seed(wins("velpic", "masc", "first", nets=("CNN-CIFAR10",)))(found)
 
 Depth is told as the paper does: the early layers are the first hidden one, the later ones the last. Numbers are
 means over seeds at the end of training, each seed's own.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from undertow.studies.claims import CaseVerdict, ClaimVerdict, Share
 from undertow.studies.findings import Findings, number
@@ -62,6 +64,24 @@ def over_cases(
         )
 
     return check
+
+
+def each_seed(check: Check, share: Share = "most") -> Check:
+    """The same check with every seed's networks as cases of their own.
+
+    For claims on a net or two, whose few degrees could not decide a sign test. Networks of other seeds are other draws
+    of weights, labels and batches.
+    """
+
+    def checked(found: Findings) -> ClaimVerdict:
+        judged = [
+            one._replace(case=f"{one.case}, seed {seed}")
+            for seed in sorted(found.rows["seed"].unique())
+            for one in check(replace(found, rows=found.rows[found.rows["seed"] == seed])).cases
+        ]
+        return ClaimVerdict.of_cases(judged, share)
+
+    return checked
 
 
 def peak_and_fall(found: Findings, case: str) -> tuple[bool, str]:

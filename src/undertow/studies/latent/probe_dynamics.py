@@ -16,6 +16,7 @@ from undertow.studies.latent.probe_claims import (
     HIGH,
     MLPS,
     above_chance,
+    each_seed,
     ends_above,
     later_layers_too,
     logistic_behind_both,
@@ -138,15 +139,15 @@ velpic_minus_masc = replace(
         ),
         Claim(
             "MASC wins in the early layers of CNN-MNIST and CNN-Fashion-MNIST",
-            wins("masc", "velpic", "first", nets=CNNS), FITTED, "section 6.1",
+            each_seed(wins("masc", "velpic", "first", nets=CNNS)), FITTED, "section 6.1",
         ),
         Claim(
-            "VeLPIC wins in CNN-CIFAR-10's flatten layer", wins("velpic", "masc", "first", nets=("CNN-CIFAR10",)),
-            FITTED, "section 6.1",
+            "VeLPIC wins in CNN-CIFAR-10's flatten layer",
+            each_seed(wins("velpic", "masc", "first", nets=("CNN-CIFAR10",))), FITTED, "section 6.1",
         ),
         Claim(
             "with CNN-Fashion-MNIST VeLPIC still reads later layers where MASC does not",
-            over_cases(later_layers_too, nets=("CNN-FashionMNIST",)), FITTED, "section 6.1",
+            each_seed(over_cases(later_layers_too, nets=("CNN-FashionMNIST",))), FITTED, "section 6.1",
         ),
     ),
     figure=difference_figure("velpic", "masc"),
@@ -188,7 +189,9 @@ masc_minus_logistic = replace(
         ),
         Claim(
             "in CNN-MNIST and CNN-Fashion-MNIST MASC wins early layers, logistic later ones",
-            over_cases(two_ends(("masc", "logistic"), ("logistic", "masc")), nets=(*CNNS, "ResNet18-CIFAR10")),
+            each_seed(
+                over_cases(two_ends(("masc", "logistic"), ("logistic", "masc")), nets=(*CNNS, "ResNet18-CIFAR10"))
+            ),
             FITTED, "section 7, figure 5",
         ),
     ),

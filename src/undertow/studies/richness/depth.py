@@ -18,7 +18,7 @@ from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict
 from undertow.studies.findings import Findings, SeedCurve, number
 from undertow.studies.recipe import Case, Published, ScaleChange, Study
 from undertow.studies.richness.depth_figures import layer_names, layers_figure
-from undertow.studies.richness.image_claims import FULL_SIZE, all_rich, judged
+from undertow.studies.richness.image_claims import FITTED, FULL_SIZE, all_rich, judged
 from undertow.studies.richness.spectrum_figures import draw_bars, draw_last_spectra
 from undertow.studies.richness.training_settings import (
     CIFAR10,
@@ -134,8 +134,6 @@ _RESNET, _WITH, _WITHOUT = "ResNet-18", "VGG-16 with batch norm", "VGG-16 withou
 _RESNET_LAYERS = {"layers": "layer1,layer2,layer3,avg_pool"}
 _STAND_IN = {"model": "cnn:width=4,units=32", "milestones": (), "layers": "block1,block2,fc3"}
 _VGG_LAYERS = {"layers": "block1,block2,block3,block4,block5,fc2"}
-FITTED = 0.95
-"""Training accuracy from which a network counts as fitted."""
 _POOLED = "maps are averaged down to few pixels, so that there are more samples than features"
 
 
@@ -173,7 +171,7 @@ def _most_at_last(found: Findings) -> ClaimVerdict:
 
 
 def _if_fitted(found: Findings, holds: bool, words: str) -> ClaimVerdict:
-    return judged(found, (_WITH, _WITHOUT), holds, words, fitted=FITTED, where={"split": "train"})
+    return judged(found, (_WITH, _WITHOUT), holds, words, where={"split": "train"})
 
 
 layers = Study(
@@ -235,6 +233,11 @@ _FULL, _GREEDY = "full backpropagation", "layer by layer"
 def _collapse_earlier(found: Findings) -> ClaimVerdict:
     full, greedy = (_in_first(found, name) for name in (_FULL, _GREEDY))
     words = f"share of the output in the first C features: {_shares(greedy)}; full {_shares(full)}"
+    if found.has(_GREEDY, "stage_fit", layer="layer2"):
+        fit = found.mean(_GREEDY, "stage_fit", layer="layer2")
+        words = f"layer 2 fits {fit:.0%} under its own head; {words}"
+        if fit < FITTED:  # what has not fitted cannot have collapsed
+            return ClaimVerdict(None, f"{words}; wanted {FITTED:.0%}")
     return ClaimVerdict(greedy["layer2"] > full["layer2"], words)
 
 

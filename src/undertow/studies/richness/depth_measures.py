@@ -53,7 +53,7 @@ def layer_spectra(
     """
     at = run.epochs[-1]
     data, model, names = run.data(), run.model(at), layers.split(",")
-    rows = accuracies(run, at, len(data.test))
+    rows = [*accuracies(run, at, len(data.test)), *stage_fits(run)]
     for depth, name in enumerate(names, start=1):
         seen = sights(data, model, samples, name)
         train, test = (_averaged(data, model, seen[split], name, map_side) for split in ("train", "test"))
@@ -69,6 +69,20 @@ def layer_spectra(
         )
         rows += [{**one, "layer": name, "depth": depth} for one in (width, *found)]
     return [{"checkpoint": at, **one} for one in rows]
+
+
+def stage_fits(run: Run) -> Rows:
+    """Trained layer by layer: the share of labels that each layer fitted under its own head, in its last epoch."""
+    config = run.config
+    if config is None or not config.greedy:
+        return []
+    cuts: tuple[str, ...] = getattr(run.fresh(), "cuts", ())
+    running = run.metrics.set_index("epoch")["train_accuracy"]
+    ends = [config.epochs * place // len(cuts) for place in range(1, len(cuts) + 1)]
+    return [
+        row("stage_fit", float(running.loc[end]), layer=cut, split="train")
+        for cut, end in zip(cuts, ends, strict=True)
+    ]
 
 
 def _averaged(data: DataSet, model: nn.Module, seen: LayerSight, name: str, side: int | None) -> LayerSight:

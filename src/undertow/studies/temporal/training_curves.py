@@ -1,0 +1,90 @@
+"""Training as the paper sums it up: its settings and its curves.
+
+find_study("temporal/training-curves")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from undertow.plots import line, panels
+from undertow.studies.claims import Claim, ClaimVerdict
+from undertow.studies.findings import Findings, number
+from undertow.studies.recipe import Published, Study
+from undertow.studies.temporal.by_cut import FITS
+from undertow.studies.temporal.networks import (
+    ALL,
+    HUNDRED_CASE,
+    MLP_CASE,
+    NETWORKS,
+    RESNET_CASE,
+    STL_CASE,
+    SVHN_CASE,
+    small_scales,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MEASURES = "undertow.studies.temporal.dynamics_measures"
+
+_SETTINGS = {
+    SVHN_CASE: {"lr": 0.001, "batch size": 200, "weight decay": 0.0},
+    STL_CASE: {"lr": 0.001, "batch size": 200, "weight decay": 0.001},
+    MLP_CASE: {"lr": 0.01, "batch size": 200, "weight decay": 1e-4, "momentum": 0.9},
+    RESNET_CASE: {"lr": 0.1, "batch size": 128, "weight decay": 1e-4, "momentum": 0.9},
+    HUNDRED_CASE: {"lr": 0.1, "batch size": 128, "weight decay": 1e-4, "momentum": 0.9},
+}
+
+
+def _settles(found: Findings) -> ClaimVerdict:
+    """Training accuracy changes by at most two points in the second half of the epochs."""
+
+    def judge(case: str) -> tuple[bool, str]:
+        curve = found.curve(case, "train_accuracy", x="checkpoint")
+        late = curve.mean[len(curve.mean) // 2 :]
+        return float(np.ptp(late)) <= 0.02, f"{case}: from {number(late.min())} to {number(late.max())}"
+
+    return ClaimVerdict.of_each(found.cases, judge, "training accuracy in the second half, ", "most")
+
+
+def _training_figure(found: Findings) -> Figure:
+    figure, axes = panels(2, len(found.cases), title=found.study.title, size=(3.6, 2.4))
+    for place, case in enumerate(found.cases):
+        for panel, kind in zip(axes[2 * place :], ("loss", "accuracy"), strict=False):
+            for index, split in enumerate(("train", "test")):
+                line(panel, found.curve(case, f"{split}_{kind}", x="checkpoint"), split, index)
+            panel.set(title=f"{case}: {kind}", xlabel="epoch")
+    axes[0].legend()
+    return figure
+
+
+training_curves = Study(
+    name="temporal/training-curves",
+    title="Loss and precision during training",
+    source="paper 000, table 2, figure 19",
+    cases=ALL,
+    measure=f"{MEASURES}:curves",
+    changes=small_scales(smoke={}, laptop={}, minutes=1, names=tuple(NETWORKS)),
+    published=tuple(
+        Published(
+            case, "setting", value, 0.0, "table 2", {"layer": name}, ("paper",), "a setting of the scale"
+        )
+        for case, settings in _SETTINGS.items()
+        for name, value in settings.items()
+    ),
+    claims=(
+        Claim(
+            "training metrics have stabilised in the window of late epochs (within two points)",
+            _settles,
+            presupposes=FITS,
+            place="section 1, figure 19",
+        ),
+    ),
+    figure=_training_figure,
+    notes=("Rates drop by ten as in the two public codes that the paper names; its table has no drops.",),
+)
+
+STUDIES = (training_curves,)

@@ -1,0 +1,147 @@
+"""What paper 001 says of probes, on made-up rows: each sentence holds where it should, and fails where it should."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from undertow.studies.catalogue import find_study
+from undertow.studies.findings import row
+from undertow.studies.outcome import StudyOutcome
+
+LAYERS = {"MLP": ("layer1", "layer2", "layer3"), "CNN": ("flatten", "fc1", "fc3")}
+TIMES = (0, 4, 20)
+"""Before training, at the model's peak, at the end."""
+MODEL = (0.1, 0.9, 0.5)
+LOW, MIDDLE, HIGH = (0.3, 0.8, 0.55), (0.3, 0.85, 0.65), (0.3, 0.9, 0.75)
+
+
+def made_up(net, degree, *, seeds=3, fit=1.0, model=MODEL, **probes):
+    """Rows of a net at a degree; a probe's numbers are of all layers, or of the first, the middle and the last."""
+    rows = []
+    names = LAYERS[net[:3]]
+    for seed in range(seeds):
+        found = [row("train_fit", fit, split="train")]
+        found += _over_time("model", "output", model)
+        for probe, numbers in probes.items():
+            each = numbers if isinstance(numbers[0], tuple) else (numbers,) * len(names)
+            for layer, values in zip(names, each, strict=True):
+                found += _over_time(probe, layer, values)
+        rows += [{"case": f"{net} {degree:g}", "seed": seed, **one} for one in found]
+    return rows
+
+
+def _over_time(probe, layer, values):
+    return [
+        row("accuracy", value, checkpoint=at, probe=probe, layer=layer, split="test", n=1000)
+        for at, value in zip(TIMES, values, strict=True)
+    ]
+
+
+def verdicts(name, *cases):
+    rows = pd.DataFrame([one for case in cases for one in case])
+    found = StudyOutcome.of(find_study(f"latent/{name}"), "laptop", rows).verdicts()
+    return [verdict.holds for _, verdict in found]
+
+
+def nets(kinds, degrees=(0.2, 0.4, 0.6, 0.8), **probes):
+    return [made_up(net, degree, **probes) for net in kinds for degree in degrees]
+
+
+BOTH_MLPS = ("MLP-MNIST", "MLP-CIFAR10")
+
+
+@pytest.mark.parametrize("probe", ["masc", "velpic"])
+def test_layers_keep_what_the_model_loses(probe):
+    good = nets(BOTH_MLPS, **{probe: HIGH})
+    assert verdicts(f"{probe}-dynamics", *good) == [True] * 4
+    below = nets(BOTH_MLPS, model=(0.3, 0.9, 0.9), **{probe: (0.1, 0.5, 0.4)})
+    assert verdicts(f"{probe}-dynamics", *below) == [False] * 4
+
+
+def test_networks_that_did_not_memorise_are_left_out():
+    """A network at 34 % of its labels once refuted the paper; now it says nothing, whatever its numbers."""
+    rows = nets(BOTH_MLPS, fit=0.34, model=(0.1, 0.9, 0.95), masc=LOW)
+    assert verdicts("masc-dynamics", *rows)[:2] == [None, None]
+
+
+def test_too_few_cases_cannot_decide_what_most_do():
+    assert verdicts("masc-dynamics", *nets(("MLP-MNIST",), masc=HIGH))[1:3] == [None, None]
+
+
+def test_vectors_against_subspaces():
+    """As the paper has it: subspaces win late in MLPs and early in CNNs, vectors in CNN-CIFAR-10."""
+    rows = []
+    for degree in (0.2, 0.4, 0.6, 0.8):
+        lead = tuple(one + 0.1 * degree for one in MIDDLE)
+        rows += [made_up(net, degree, masc=(LOW, LOW, HIGH), velpic=(lead, lead, lead)) for net in BOTH_MLPS]
+        rows.append(
+            made_up("CNN-FashionMNIST", degree, masc=(HIGH, HIGH, LOW), velpic=(lead, lead, lead)),
+        )
+        rows.append(made_up("CNN-CIFAR10", degree, masc=LOW, velpic=(lead, lead, lead)))
+    assert verdicts("velpic-minus-masc", *rows) == [True] * 6
+    turned = []
+    for degree in (0.2, 0.4, 0.6, 0.8):
+        less = tuple(one - 0.1 * degree for one in LOW)
+        turned += nets(BOTH_MLPS, (degree,), masc=(HIGH, HIGH, less), velpic=(less, less, HIGH))
+        turned.append(made_up("CNN-FashionMNIST", degree, masc=(less, HIGH, HIGH), velpic=(HIGH, less, less)))
+        turned.append(made_up("CNN-CIFAR10", degree, masc=HIGH, velpic=(less, less, less)))
+    assert verdicts("velpic-minus-masc", *turned)[2:] == [False] * 4
+
+
+def test_a_claim_on_one_net_is_decided_by_its_seeds():
+    """Four degrees alone cannot reject chance (1/16); three seeds of each can, and one seed of each cannot."""
+    many, few = (nets(("CNN-CIFAR10",), seeds=seeds, masc=LOW, velpic=HIGH, logistic=LOW) for seeds in (3, 1))
+    assert verdicts("velpic-minus-masc", *many)[4] is True
+    assert verdicts("velpic-minus-masc", *few)[4] is None
+
+
+def test_the_logistic_probe_follows_the_model_down():
+    good = nets(BOTH_MLPS, logistic=MODEL, masc=HIGH, velpic=HIGH)
+    assert verdicts("logistic-dynamics", *good) == [True, True]
+    assert verdicts("velpic-minus-logistic", *good) == [True, True]
+    bad = nets(BOTH_MLPS, logistic=HIGH, masc=MIDDLE, velpic=LOW)
+    assert verdicts("logistic-dynamics", *bad) == [False, False]
+    assert verdicts("velpic-minus-logistic", *bad) == [False, False]
+
+
+def test_subspaces_against_logistic_depend_on_net_and_depth():
+    rows = [
+        *nets(BOTH_MLPS, masc=(LOW, LOW, HIGH), logistic=(HIGH, LOW, LOW)),
+        *nets(("CNN-FashionMNIST",), masc=(HIGH, LOW, LOW), logistic=(LOW, LOW, HIGH)),
+    ]
+    assert verdicts("masc-minus-logistic", *rows) == [True, True]
+    turned = [
+        *nets(BOTH_MLPS, masc=HIGH, logistic=LOW),
+        *nets(("CNN-FashionMNIST",), masc=LOW, logistic=HIGH),
+    ]
+    assert verdicts("masc-minus-logistic", *turned) == [False, False]
+
+
+def test_random_features_against_trained_ones():
+    """At 80 % the paper's own MLPs are read better by MASC before training."""
+    rose, fell = (0.3, 0.8, 0.7), (0.6, 0.8, 0.4)
+    low = nets(BOTH_MLPS, (0.2, 0.4), masc=rose, velpic=rose)
+    high = [*nets(BOTH_MLPS, (0.8,), masc=fell, velpic=rose), *nets(("CNN-CIFAR10", "CNN-FashionMNIST"), (0.6, 0.8),
+            masc=rose, velpic=rose)]  # fmt: skip
+    assert verdicts("init-vs-trained", *low, *high) == [True] * 4
+    turned = [
+        *nets(BOTH_MLPS, (0.2, 0.4), masc=fell, velpic=fell),
+        *nets((*BOTH_MLPS, "CNN-CIFAR10"), (0.6, 0.8), masc=rose, velpic=fell),
+    ]
+    assert verdicts("init-vs-trained", *turned) == [False] * 4
+
+
+def _dropped(plain, with_dropout, degrees=(0.2, 0.4, 0.8)):
+    return [
+        *nets(("CNN-FashionMNIST",), degrees, **plain),
+        *nets(("CNN-FashionMNIST with dropout",), degrees, **with_dropout),
+    ]
+
+
+def test_dropout_is_compared_with_its_twin():
+    near = {"masc": HIGH, "velpic": HIGH}
+    far_early = {"masc": (0.3, 0.4, 0.75), "velpic": HIGH}
+    assert verdicts("dropout", *_dropped(near, far_early)) == [True, True, True]
+    lower = {"masc": (0.3, 0.9, 0.4), "velpic": (0.3, 0.9, 0.4)}
+    assert verdicts("dropout", *_dropped(near, lower)) == [False, False, False]
