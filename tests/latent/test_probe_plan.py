@@ -74,7 +74,9 @@ def test_a_thousand_classes_of_2048_features_fit_into_2_gigabytes():
     """Full second moments would take 34 GB; sketches take what is left of half of the memory."""
     assert 1000 * 2048**2 * 8 > 33e9
     assert 0.4e9 < streamed_memory(1000, 2048, 1, 2 * 10**9) <= 10**9
-    with pytest.raises(BadValue, match=r"wanted at least .* for 1,000 classes of 2,048 features, got .100 MB"):
+    with pytest.raises(
+        BadValue, match=r"wanted at least .* for 1,000 classes of 2,048 features, got .100 MB"
+    ):
         streamed_memory(1000, 2048, 1, 10**8)
 
 
