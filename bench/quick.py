@@ -16,14 +16,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 import undertow as ut
 from _ratio import machine
+from peers import TITLES, Row, cka_pair, knn, label_growth, logistic, probes, row, seconds
 from undertow.features.class_sums import ClassSums
 from undertow.features.sketch import ClassSketches
 from undertow.features.stream import stream_features
@@ -31,27 +30,6 @@ from undertow.latent.layer import PROBES
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- quick: begin -->", "<!-- quick: end -->"
-TITLES = ["what", "peer", "peer s", "ours s", "ratio", "floor s", "share of the floor"]
-Row = list[str]
-
-
-def seconds(work: Callable[[], object], rounds: int = 1) -> float:
-    """The least processor seconds of some rounds."""
-    times: list[float] = []
-    for _ in range(rounds):
-        began = time.process_time()
-        work()
-        times.append(time.process_time() - began)
-    return min(times)
-
-
-def row(
-    what: str, ours: float, peer: str = "", theirs: float | None = None, floor: float | None = None
-) -> Row:
-    ratio = "" if theirs is None else f"{theirs / ours:.1f}x"
-    share = "" if floor is None else f"{100 * floor / ours:.0f} %"
-    numbers = [f"{one:.3g}" if one is not None else "" for one in (theirs, ours)]
-    return [what, peer, *numbers, ratio, "" if floor is None else f"{floor:.3g}", share]
 
 
 # ---------------------------------------------------------------------- 1,280,000 x 2,048 x 1,000
@@ -99,30 +77,9 @@ def many(count: int = 16_384, whole: int = 1_280_000, dim: int = 2048, classes: 
 
 
 def peers() -> list[Row]:
-    """Each with its best setting, on 10,000 x 512 in float32."""
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-    from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
-
-    draw = torch.Generator().manual_seed(0)
-    y = torch.randint(100, (10_000,), generator=draw)
-    x = torch.randn(10_000, 512, generator=draw) + 0.3 * torch.randn(100, 512, generator=draw)[y]
-    rows, labels = x.numpy(), y.numpy()
-
-    def best(*models: object) -> float:
-        return min(seconds(lambda one=one: one.fit(rows, labels).predict(rows[:2000])) for one in models)  # pyright: ignore
-
-    def ours(name: str) -> float:
-        return seconds(lambda: PROBES[name]().fit(x, y).predict(x[:2000]), 2)
-
-    lda = best(*(LinearDiscriminantAnalysis(solver=solver) for solver in ("svd", "lsqr", "eigen")))
-    near = best(
-        KNeighborsClassifier(5, metric="cosine"), KNeighborsClassifier(5, algorithm="brute", metric="cosine")
-    )
-    return [
-        row("LDA, 10,000 x 512, 100 classes, fitted and 2,000 answers", ours("lda"), "scikit-learn", lda),
-        row("nearest mean, the same", ours("mean"), "scikit-learn", best(NearestCentroid())),
-        row("kNN by cosine, k = 5, the same", ours("knn"), "scikit-learn", near),
-    ]
+    """Those of bench/peers.py that take seconds; the rest is there."""
+    found = [*probes(), *knn(), *logistic((10,)), *cka_pair()]
+    return [*found, *label_growth(((12_500, 30), (12_500, 200)))]
 
 
 # ---------------------------------------------------------------------- an audit against its floor

@@ -116,11 +116,28 @@ def test_lbfgs_gradient_is_zero_at_its_answer(features: Features) -> None:
     assert probe.loss_ == pytest.approx(float(plain), rel=1e-9)
 
 
-def test_stopping_early_is_said(features: Features) -> None:
+@pytest.mark.parametrize("tol", [1e-4, 1e-7])
+def test_float32_rows_end_where_float64_ones_do(tol: float) -> None:
+    """Fails if float32 has the last word: its gradient is noise long before 1e-7."""
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.randint(5, (3000,), generator=draw)
+    rows = torch.randn(3000, 20, generator=draw) * torch.logspace(0.5, -1, 20) + 5
+    rows[torch.arange(3000), labels] += 1
+    probe = LogisticProbe("lbfgs", l2=1e-3, tol=tol).fit(rows, labels)
+    exact = LogisticProbe("lbfgs", l2=1e-3, tol=1e-9).fit(rows.double(), labels)
+    assert probe.converged_
+    # The loss is above its minimum by at most |gradient|^2 / (2 l2).
+    penalised = [one.loss_ + 5e-4 * float(one.coef_.double().square().sum()) for one in (probe, exact)]
+    assert -1e-9 < penalised[0] - penalised[1] < 105 * tol**2 / 2e-3 + 1e-9
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_stopping_early_is_said(features: Features, dtype: torch.dtype) -> None:
     rows, labels = features(300, 5)
     with pytest.warns(ConvergenceWarning, match="after 2 iterations the gradient is .* above tol"):
-        probe = LogisticProbe("lbfgs", max_iter=2).fit(rows, labels)
+        probe = LogisticProbe("lbfgs", max_iter=2).fit(rows.to(dtype), labels)
     assert not probe.converged_
+    assert probe.n_iter_ == 2
 
 
 def test_probabilities_sum_to_one(features: Features) -> None:

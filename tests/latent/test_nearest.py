@@ -96,3 +96,27 @@ def test_settings_are_checked_in_fit(features: Features) -> None:
     for k in (0, 1.5, True):
         with pytest.raises(BadValue, match="wanted a whole number from 1 up"):
             KNN(k).fit(*features(20, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_in_float32_name_the_neighbours_of_float64(dtype: torch.dtype) -> None:
+    """Fails if a float32 nearness is believed that is ahead by less than its rounding."""
+    draw = torch.Generator().manual_seed(0)
+    rows = torch.randn(400, 40, generator=draw, dtype=torch.float64)
+    close = rows[:200] + 1e-6 * torch.randn(200, 40, generator=draw, dtype=torch.float64)
+    # Twins closer to each other than float32 products can tell, off the origin, and both kinds of size.
+    known = (torch.cat([rows, close]) + 3).to(dtype)
+    asked = (rows[:200] + 0.3 * torch.randn(200, 40, generator=draw, dtype=torch.float64) + 3).to(dtype)
+    labels = torch.arange(len(known))
+    ours = KNN(1, "euclidean").fit(known, labels).predict(asked)
+    far = (asked.double()[:, None] - known.double()).square().sum(2)
+    assert torch.equal(ours, far.argmin(1))
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_neighbours_whose_squares_float32_cannot_hold(size: float) -> None:
+    draw = torch.Generator().manual_seed(0)
+    rows, labels = torch.randn(300, 6, generator=draw), torch.arange(300) % 4
+    wanted = KNN(3, "euclidean").fit(rows.double(), labels).predict(rows.double())
+    found = KNN(3, "euclidean").fit(size * rows.double(), labels).predict(size * rows.double())
+    assert torch.equal(found, wanted)

@@ -36,6 +36,18 @@ def test_cka_is_that_of_the_kernels(widths):
     assert cka(a, 3 * a + 1) == pytest.approx(1, rel=1e-12)
 
 
+@pytest.mark.parametrize(("count", "widths"), [(3000, (200, 150)), (400, (700, 600)), (900, (64, 1200))])
+@pytest.mark.parametrize("offset", [0.0, 30.0])
+def test_products_in_float32_are_exact_enough(count, widths, offset):
+    """Fails for float32 sums, and if rows are rounded before they are centred: 4e-6 without an offset already."""
+    a = draw(count, widths[0])
+    b = torch.tanh(a @ draw(*widths, seed=1) / widths[0] ** 0.5)
+    a, b = ((part + offset).float() for part in (a, b))
+    exact = cka(a.double(), b.double())
+    assert cka(a, b) == pytest.approx(exact, rel=2e-8)
+    assert cka(a, b.double()) == pytest.approx(exact, rel=2e-8)
+
+
 def test_cka_refuses_constant_features_and_other_samples():
     with pytest.raises(BadData, match="constant ones up to rounding"):
         cka(torch.full((9, 2), 0.1), draw(9, 2))

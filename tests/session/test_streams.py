@@ -257,3 +257,96 @@ def test_memory_stays_flat_in_the_number_of_samples(tmp_path):
         assert done.returncode == 0, done.stderr[-2000:]
         peaks.append(json.loads(done.stdout.splitlines()[-1]) / 1024)
     assert peaks[1] - peaks[0] < 60, f"{peaks} MB"
+
+
+KINDS = ("dataset", "iterable", "loader", "loader of an iterable", "streaming hub", "tar", "parquet")
+PEAKS = """
+import io, json, re, sys, tarfile
+from importlib.util import find_spec
+from pathlib import Path
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq, torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+from undertow.data.streamed import SampleStream, open_reader
+torch.set_num_threads(1)
+WIDTH = 3072
+folder, count = Path(sys.argv[1]), int(sys.argv[2])
+
+BASE = np.random.default_rng(0).random(WIDTH, np.float32)
+def made(row):
+    return BASE + np.float32(row)
+
+class Mapped(Dataset):
+    def __len__(self): return count
+    def __getitem__(self, row): return torch.from_numpy(made(row)), row % 3
+
+class Iterated(IterableDataset):
+    def __iter__(self): return (Mapped()[row] for row in range(count))
+
+def tars():
+    place = folder / "tars"
+    place.mkdir(parents=True)
+    for start in range(0, count, 500):
+        with tarfile.open(place / f"{start:06d}.tar", "w") as tar:
+            for row in range(start, start + 500):
+                array = io.BytesIO()
+                np.save(array, made(row))
+                for ending, content in ((".npy", array.getvalue()), (".cls", str(row % 3).encode())):
+                    about = tarfile.TarInfo(f"{row:06d}{ending}")
+                    about.size = len(content)
+                    tar.addfile(about, io.BytesIO(content))
+    return str(place)
+
+def tables():
+    place = folder / "tables"
+    place.mkdir(parents=True)
+    for start in range(0, count, 500):
+        rows = pa.array(np.concatenate([made(row) for row in range(start, start + 500)]))
+        features = pa.FixedSizeListArray.from_arrays(rows, WIDTH)
+        table = pa.table({"features": features, "label": [row % 3 for row in range(start, start + 500)]})
+        pq.write_table(table, place / f"{start:06d}.parquet", row_group_size=100)
+    return place
+
+def hub():
+    if find_spec("datasets") is None:
+        return Iterated()
+    from datasets import IterableDataset as Stream
+    return Stream.from_generator(lambda: ({"x": made(row), "label": row % 3} for row in range(count)))
+
+SOURCES = {
+    "dataset": Mapped, "iterable": Iterated, "loader": lambda: DataLoader(Mapped(), batch_size=100),
+    "loader of an iterable": lambda: DataLoader(Iterated(), batch_size=100), "streaming hub": hub, "tar": tars,
+    "parquet": tables,
+}
+def peak():
+    return int(re.search("VmHWM:[^0-9]*([0-9]+)", open("/proc/self/status").read())[1]) / 1024
+
+found = {}
+held = sys.argv[3:]  # what the test must notice
+for kind, make in SOURCES.items():
+    if held and kind not in held:
+        continue
+    x = SampleStream(open_reader(make()), "train")
+    assert len(x) == count
+    assert sum(len(part) for part in x.batches(256)) == count
+    x.take(torch.tensor([count - 1, 600]))
+    if held:
+        kept = torch.cat(list(x.batches(256)))
+    found[kind] = peak()
+print(json.dumps(found))
+"""
+
+
+def peaks_of(folder: Path, count: int, *held: str) -> dict[str, float]:
+    command = [sys.executable, "-W", "ignore", "-c", PEAKS, str(folder), str(count), *held]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_no_kind_of_stream_is_held(tmp_path):
+    """Two passes and some samples by number; ten times as many are 108 MB more, which held ones show."""
+    few = max(peaks_of(tmp_path / "few", 1_000).values())
+    many = peaks_of(tmp_path / "many", 10_000)
+    assert tuple(many) == KINDS
+    assert {kind: peak for kind, peak in many.items() if peak - few > 40} == {}, f"at first {few} MB"
+    assert peaks_of(tmp_path / "held", 10_000, "dataset")["dataset"] - few > 60

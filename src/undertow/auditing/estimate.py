@@ -10,17 +10,14 @@ passes, fits, pairs of checkpoints. Fits grow with the samples, which overstates
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from undertow.auditing.settings import AuditConfig
-from undertow.errors import UndertowError
-from undertow.latent.layer import PROBES
+from undertow.latent.probe_plan import seconds_to_fit, timed
 from undertow.richness.alignment import d_lr
 from undertow.session.samples import TEST
 from undertow.session.session import Session, count_of
@@ -77,35 +74,24 @@ def estimate(session: Session, config: AuditConfig, layers: Sequence[str], work:
         found = next(reader.stream(few.x, layers))
         return found.outputs.reshape(len(found.outputs), -1), found.features
 
-    load = _timed(lambda: session.model(session.example))
+    load = timed(lambda: session.model(session.example))
     batch()  # the first call pays for what later ones find ready
     outputs, features = batch()
-    each = _timed(batch) / len(outputs)  # seconds for a sample
+    each = timed(batch) / len(outputs)  # seconds for a sample
     train, test = count_of(session.samples.train), count_of(session.samples.test)
     matrix = min(test, config.matrix_samples)
     widest = list(features.values())[-1] if features else outputs
-    richness = _timed(lambda: d_lr(widest, outputs)) if "richness" in config.lenses else 0.0
-    probing = _probing(features, few.labels, config, train) if "latent" in config.lenses else 0.0
+    richness = timed(lambda: d_lr(widest, outputs)) if "richness" in config.lenses else 0.0
+    probing = (
+        seconds_to_fit(features, few.labels, config.probes, len(config.fits), train)
+        if "latent" in config.lenses
+        else 0.0
+    )
     stages = {
         "passes": work.passes * (load + each * (train + test) + DECOMPOSITIONS * richness + probing),
         "composites": work.pairs * each * matrix * DEEP + bool(work.pairs) * work.passes * load,
     }
     return Estimate(stages, _memory(session, config, features, outputs, work.pairs * matrix * 2))
-
-
-def _probing(features: Mapping[str, Tensor], labels: Tensor | None, config: AuditConfig, train: int) -> float:
-    """Seconds for all probes at one checkpoint."""
-    if labels is None:
-        return 0.0
-    spent = 0.0
-    for rows in features.values():
-        for name in config.probes:
-
-            def fit(rows: Tensor = rows, name: str = name) -> object:
-                return PROBES[name]().fit(rows.cpu(), labels[: len(rows)]).predict(rows.cpu())
-
-            spent += _timed(fit) * train / len(rows)
-    return spent * len(config.fits)
 
 
 def _memory(
@@ -116,14 +102,3 @@ def _memory(
     budget = parse_size(config.memory)
     held = 3 * count * sum(widths) * 4  # a third for the features, the rest to fit them
     return max(min(held, budget), count * outputs.shape[1] * 4, min(pairs, budget))
-
-
-def _timed(work: Callable[[], object]) -> float:
-    """Seconds of one call; what cannot be done here is told where it is wanted, not in an estimate."""
-    began = time.perf_counter()
-    try:
-        with warnings.catch_warnings(action="ignore"):  # a batch is small, the samples may be enough
-            work()
-    except (UndertowError, RuntimeError):
-        return 0.0
-    return time.perf_counter() - began

@@ -28,6 +28,10 @@ LONGEST = 1024
 """Products that are summed up in float32 before they are added in float64."""
 
 
+FINE = 512
+"""Rows that are made float64 at once: they stay in the processor's cache."""
+
+
 def product_dtype(rows: Tensor, precise: bool = False) -> torch.dtype:
     """The dtype to multiply `rows` in: float32, or float64 where float32 would lose what was asked for."""
     # A user may let torch shorten float32 products to TF32 or bfloat16; statistics must not follow.
@@ -58,6 +62,15 @@ def add_product(total: Tensor, left: Tensor, right: Tensor, dtype: torch.dtype) 
     (a, s), (b, t) = _scaled(left, dtype), _scaled(right, dtype)
     with torch.autocast(left.device.type, enabled=False):
         total.add_(a @ b, alpha=s * t)
+
+
+def column_means(rows: Tensor) -> Tensor:
+    """(D,) float64; a product with ones adds up columns several times faster than a sum over the first dimension."""
+    ones = torch.ones(FINE, dtype=torch.float64, device=rows.device)
+    total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
+    for part in rows.split(FINE):
+        total += ones[: len(part)] @ part.double()
+    return total / len(rows)
 
 
 def symmetric(upper: Tensor) -> Tensor:

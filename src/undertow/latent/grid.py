@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadValue
+from undertow.latent.probe_plan import ProbePlan
 from undertow.latent.probes_gauge import ProbesAt, ProbesGauge, label_sets
 from undertow.latent.settings import GridConfig
 from undertow.rows import OUTPUT, Row, frame
@@ -143,7 +144,7 @@ def probe_grid(
     session.check_fit()
     gauges = grid_gauges(session, chosen.layers, chosen.probes, chosen.fits)
     numbers = _with_fresh(session)
-    session.progress.plan(_plan_words(session, gauges, numbers), len(numbers))
+    session.progress.plan(str(ProbePlan.of(session, gauges, numbers)), len(numbers))
     try:
         session.visit(
             [AnswersGauge(session.samples), *gauges], numbers,
@@ -157,18 +158,6 @@ def probe_grid(
     table = frame(read_grid(session, gauges, [at for at in numbers if at not in session.broken]).rows())
     write_table(session.out / TABLE, table)
     return table
-
-
-def _plan_words(session: Session, gauges: Sequence[ProbesGauge], numbers: Sequence[int]) -> str:
-    """How many probes there are, how many of them are known, and how features are held."""
-    kept = [(one, session.value(one, at)) for at in numbers for one in gauges]
-    done = sum(
-        0 if found is None else sum(bool(cell.judged) for cell in one.asked(found).cells)
-        for one, found in kept
-    )
-    there = f", {done:,} of them there already" if done else ""
-    whole = len(numbers) * sum(one.cells for one in gauges)
-    return f"{whole:,} probes to fit{there}.\n  {session.memory_words([one.layer for one in gauges])}"
 
 
 def _with_fresh(session: Session) -> list[int]:

@@ -18,18 +18,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from undertow.errors import BadData, BadValue, unknown
+from undertow.features.products import FINE, column_means, product_dtype
 from undertow.latent.arrays import Array, as_tensor, in_kind, is_positive, is_whole, matching
 from undertow.latent.probe import ROWS, LabelSet, Probe
 
@@ -108,10 +110,7 @@ class LogisticProbe(Probe):
     def _learn(self, rows: Tensor, index: Tensor, counts: Tensor) -> dict[str, Any]:
         if self.solver == "adam":
             return self._adam(rows, index[None], len(counts))[0]
-        # At the minimum the loss changes by less than float32 can tell.
-        fine = rows.double()
-        model = _Softmax(fine, 1, len(counts), 1)
-        return self._lbfgs(model, fine, index) | _learned(model, fine, index[None], rows.dtype)[0]
+        return self._minimum(rows, index, len(counts))
 
     def _adam(self, rows: Tensor, index: Tensor, classes: int) -> list[dict[str, Any]]:
         """The fits of several sets of class numbers (F, N)."""
@@ -136,28 +135,58 @@ class LogisticProbe(Probe):
         clock = {"n_iter_": self.epochs, "converged_": False}
         return [clock | own for own in _learned(model, rows, index, rows.dtype)]
 
-    def _lbfgs(self, model: _Softmax, rows: Tensor, index: Tensor) -> dict[str, Any]:
-        truth = one_hot(index, model.classes).to(rows.dtype)
+    def _minimum(self, rows: Tensor, index: Tensor, classes: int) -> dict[str, Any]:
+        """Float32 rows are first followed down in float32, at half the price; float64 goes on and has the last word.
+
+        At the minimum the loss changes by less than float32 can tell.
+        """
+        even = _Evened.of(rows)
+        fine = even.rows(rows)
+        start, spent = np.zeros(classes * (rows.shape[1] + 1)), 0
+        if product_dtype(rows) == torch.float32:
+            quick = fine.float()
+            found = self._lbfgs(_Softmax(quick, 1, classes, 1), quick, index, even, start, 0)
+            start, spent = (found.x if np.isfinite(found.fun) else start), int(found.nit)
+        model = _Softmax(fine, 1, classes, 1)
+        found = self._lbfgs(model, fine, index, even, start, spent)
+        model.flat.copy_(torch.from_numpy(found.x))
+        ended = self._ended(even.steepest(model.slope.new_tensor(found.jac), classes), spent + int(found.nit))
+        return ended | even.back(_learned(model, fine, index[None], torch.float64)[0], rows.dtype)
+
+    def _lbfgs(
+        self,
+        model: _Softmax,
+        rows: Tensor,
+        index: Tensor,
+        even: _Evened,
+        start: NDArray[np.float64],
+        spent: int,
+    ) -> Any:
+        """Scipy's answer from `start` on, of which so many iterations are `spent`."""
 
         def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             model.flat.copy_(torch.from_numpy(flat))
-            loss, slope = model.loss_and_slope(rows, truth, self.l2)
+            loss, slope = model.loss_and_slope(rows, index, self.l2 / even.scale.square())
             return loss, slope.cpu().numpy()
 
-        # Only the gradient decides: a stop for small steps would look like convergence.
-        options = {"maxiter": self.max_iter, "maxfun": 2 * self.max_iter, "gtol": self.tol, "ftol": 0.0}
-        start = np.zeros(len(model.flat))
-        found: Any = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-        model.flat.copy_(torch.from_numpy(found.x))
-        steepest = float(np.abs(found.jac).max())
+        if spent >= self.max_iter:  # scipy would take one step more
+            loss, slope = objective(start)
+            return OptimizeResult(x=start, fun=loss, jac=slope, nit=0)
+        # Only the gradient decides, a stop for small steps would look like convergence; but float32 cannot tell them.
+        least = torch.finfo(rows.dtype).eps if rows.dtype == torch.float32 else 0.0
+        options = {"maxiter": self.max_iter - spent, "maxfun": 2 * self.max_iter, "ftol": least}
+        options |= {"gtol": self.tol / even.steeper}
+        return minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+
+    def _ended(self, steepest: float, spent: int) -> dict[str, Any]:
         if steepest > self.tol:
             warnings.warn(
-                f"LogisticProbe: after {found.nit} iterations the gradient is {steepest:.2g}, above tol="
+                f"LogisticProbe: after {spent} iterations the gradient is {steepest:.2g}, above tol="
                 f"{self.tol:g}. Scale the features, or raise max_iter, l2 or tol.",
                 ConvergenceWarning,
-                stacklevel=8,
+                stacklevel=9,
             )
-        return {"n_iter_": int(found.nit), "converged_": steepest <= self.tol}
+        return {"n_iter_": spent, "converged_": steepest <= self.tol}
 
     def _score(self, rows: Tensor) -> Tensor:
         return rows @ matching(self.coef_, rows).T + matching(self.intercept_, rows)
@@ -180,6 +209,49 @@ class LogisticProbe(Probe):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = self.solver == "adam"  # by design: it stops by the clock
         return tags
+
+
+@dataclass(frozen=True, eq=False)
+class _Evened:
+    """Columns around 0 with a spread of 1: the same minimum in other coordinates, which needs far fewer steps.
+
+    A weight there is a weight here times the column's spread, and the intercept takes the means in; the penalty stays
+    that of the weights here.
+    """
+
+    mean: Tensor  # (D,) float64
+    scale: Tensor  # (D,) float64
+
+    @classmethod
+    def of(cls, rows: Tensor) -> _Evened:
+        """By the mean and the standard deviation of each column; constant ones keep their size."""
+        mean = column_means(rows)
+        parts = rows.split(FINE)
+        squares = torch.stack([column_means(torch.sub(part, mean).square_()) * len(part) for part in parts])
+        scale = (squares.sum(0) / len(rows)).sqrt()
+        constant = scale <= torch.finfo(rows.dtype).eps * mean.abs()
+        return cls(mean, scale.masked_fill(constant, 1.0))
+
+    @property
+    def steeper(self) -> float:
+        """How many times steeper the loss may be here than there."""
+        return max(1.0, float((self.scale + self.mean.abs()).max()))
+
+    def rows(self, rows: Tensor) -> Tensor:
+        """Rows there, in float64."""
+        return torch.cat([torch.sub(part, self.mean).div_(self.scale) for part in rows.split(FINE)])
+
+    def steepest(self, slope: Tensor, classes: int) -> float:
+        """The largest entry of the gradient here, by that (C * D + C,) there."""
+        coef, bias = slope[:-classes].view(classes, -1), slope[-classes:]
+        here = coef * self.scale + torch.outer(bias, self.mean)
+        return max(float(here.abs().max()), float(bias.abs().max()))
+
+    def back(self, learned: dict[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+        """What was learned there, as weights here."""
+        coef = learned["coef_"] / self.scale
+        bias = learned["intercept_"] - coef @ self.mean
+        return learned | {"coef_": coef.to(dtype), "intercept_": bias.to(dtype)}
 
 
 def _panels(width: int) -> int:
@@ -258,18 +330,18 @@ class _Softmax:
             ]
         return [total / len(rows) for total in totals]
 
-    def loss_and_slope(self, rows: Tensor, truth: Tensor, l2: float) -> tuple[float, Tensor]:
-        """The mean cross-entropy of the only fit with the penalty, and its gradient as a new tensor."""
+    def loss_and_slope(self, rows: Tensor, index: Tensor, l2: Tensor) -> tuple[float, Tensor]:
+        """The mean cross-entropy of the only fit, with the penalty of each column `l2` (D,), and a float64 gradient."""
         coef = self.coef[0]
-        penalty = l2 / 2 * float(coef.square().sum())
-        slope = torch.cat([l2 * coef.flatten(), torch.zeros_like(self._bias)])
+        pull = coef.double() * l2
+        slope = torch.cat([pull.flatten(), torch.zeros_like(self._bias, dtype=torch.float64)])
         total = 0.0
-        for part, right in zip(rows.split(ROWS), truth.split(ROWS), strict=True):
+        for part, right in zip(rows.split(ROWS), index.split(ROWS), strict=True):
             logs = torch.addmm(self._bias[:, None], coef, part.T).log_softmax(0)
-            total -= float((logs * right.T).sum())
-            off = logs.exp_().sub_(right.T).div_(len(rows))
+            total -= float(logs.gather(0, right[None]).sum(dtype=torch.float64))
+            off = logs.exp_().scatter_add_(0, right[None], logs.new_full((1, len(right)), -1)).div_(len(rows))
             slope += torch.cat([(off @ part).flatten(), off.sum(1)])
-        return total / len(rows) + penalty, slope
+        return total / len(rows) + float((pull * coef).sum()) / 2, slope
 
 
 class _Adam:

@@ -11,12 +11,14 @@ the class that comes first in `classes_` wins, as in scikit-learn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
 from undertow.errors import BadValue, unknown
+from undertow.features.products import FINE, column_means, product_dtype, resolution
 from undertow.features.wide import Rows, mean_of
 from undertow.latent.arrays import Array, as_tensor, is_whole, matching, scaled
 from undertow.latent.probe import LabelSet, MomentsProbe, Probe, class_means
@@ -106,11 +108,11 @@ class KNN(Probe):
         """The rows, and the places (N, k) of their nearest training rows."""
         known = matching(self.rows_, rows)
         k = min(self.k, len(known))
-        nearness = (
-            unit(part) @ known.T if self.metric == "cosine" else _nearness(part, known)
-            for part in rows.split(max(1, PAIRS // len(known)))
-        )
-        return rows, torch.cat([near.topk(k, dim=1).indices for near in nearness])
+        parts = rows.split(max(1, PAIRS // len(known)))
+        if self.metric == "cosine":
+            return rows, torch.cat([(unit(part) @ known.T).topk(k, dim=1).indices for part in parts])
+        points = _Points(known)
+        return rows, torch.cat([points.nearest(part, k) for part in parts])
 
     def _score(self, rows: tuple[Tensor, Tensor]) -> Tensor:
         own, nearest = rows
@@ -137,9 +139,46 @@ def check_metric(who: str, metric: str) -> None:
         raise unknown(f"metric for {who}", metric, METRICS)
 
 
-def _nearness(rows: Tensor, known: Tensor) -> Tensor:
-    """(N, n) numbers that fall with the distance: minus its square, up to a constant per row."""
-    # Centred and in float64: |x|^2 - 2 x.y + |y|^2 of far-off points would cancel.
-    centre = known.double().mean(0)
-    known = known.double() - centre
-    return 2 * (rows.double() - centre) @ known.T - known.square().sum(1)
+class _Points:
+    """Points (n, D) whose nearest by distance are found; by products in float32 where those are sure to name the same.
+
+    A row x is the nearer to y, the larger x.y - |y|^2 / 2 is, both around the mean of the points: |x|^2 - 2 x.y + |y|^2
+    of far-off points would cancel. A product of float32 is off by at most (D + 4) roundings of |x| |y|. If the k-th
+    nearness is ahead of the next one by more than both may be off, the k are those of float64; other rows, ties
+    among them, are multiplied in float64.
+    """
+
+    def __init__(self, points: Tensor) -> None:
+        self._points, self._centre = points, column_means(points)
+        off = [torch.sub(part, self._centre) for part in points.split(FINE)]
+        lengths = torch.cat([torch.linalg.vector_norm(part, dim=1) for part in off])
+        self._halves, self._longest = lengths.square() / 2, float(lengths.max())
+        quick = product_dtype(points.float()) == torch.float32
+        self._coarse = torch.cat([part.float() for part in off]) if quick else None
+
+    @cached_property
+    def _fine(self) -> Tensor:
+        return torch.sub(self._points, self._centre)
+
+    def nearest(self, rows: Tensor, k: int) -> Tensor:
+        """Places (N, k) of the nearest points to each row."""
+        off = torch.sub(rows, self._centre)
+        if self._coarse is None or k == len(self._points):
+            return self._surely(off, k)
+        near = torch.addmm(-self._halves.float(), off.float(), self._coarse.T).topk(k + 1, dim=1)
+        ahead = (near.values[:, k - 1] - near.values[:, k]).double()
+        # Beyond float32 nothing is sure: no infinity is ahead by a number.
+        unsure = ~(ahead > 2 * self._error(off)) | ahead.isinf()
+        found = near.indices[:, :k].contiguous()
+        if bool(unsure.any()):
+            found[unsure] = self._surely(off[unsure], k)
+        return found
+
+    def _error(self, off: Tensor) -> Tensor:
+        """(N,) how far a nearness in float32 may be off."""
+        roundings = (off.shape[1] + 4) * resolution(torch.float32)
+        lengths = torch.linalg.vector_norm(off, dim=1)
+        return roundings * (lengths * self._longest + self._longest**2 / 2)
+
+    def _surely(self, off: Tensor, k: int) -> Tensor:
+        return (off @ self._fine.T - self._halves).topk(k, dim=1).indices

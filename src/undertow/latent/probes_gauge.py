@@ -56,6 +56,11 @@ class ProbesGauge(Gauge[ProbesAt]):
         return not self._missing(kept)
 
     @property
+    def fits(self) -> tuple[str, ...]:
+        """The sets of labels, by name."""
+        return tuple(self._labels)
+
+    @property
     def cells(self) -> int:
         """How many probes it fits at a checkpoint."""
         return len(self.probes) * len(self._labels)
@@ -76,7 +81,7 @@ class ProbesGauge(Gauge[ProbesAt]):
         """Fitted from sums and moments in one round, judged in another."""
         if self.layer == INPUT and sight.session.tokens_by_name:
             return None
-        return begin_probes(sight.session, self.layer, self.probes, tuple(self._labels))
+        return begin_probes(sight.session, self.layer, self.probes, self.fits)
 
     def measure(self, sight: Sight, kept: ProbesAt | None) -> ProbesAt:
         """Fit what is missing, and judge it on both splits."""

@@ -60,16 +60,28 @@ def begin_probes(session: Session, layer: str, probes: Sequence[str], fits: tupl
     return Round({TRAIN: (layer,)}, tally, fitted)
 
 
-def plan_words(classes: int, dim: int, count: int, fits: int, memory: int) -> str:
-    """How a layer of streamed samples is probed, and in how much memory."""
+def streamed_memory(classes: int, dim: int, fits: int, memory: int) -> int:
+    """Bytes in which a layer of streamed samples is probed.
+
+    Raises:
+        BadValue: that is more than half of the memory, even without sketches; says how much would do.
+    """
     full = fits * classes * dim**2 * 8
     if full <= memory // 2:
-        return f"second moments of {classes:,} classes, {show_size(full)}"
-    size = min(
-        LARGEST, ClassSketches.size_for(dim, classes, _for_sketches(fits, classes, dim, memory // 2) // fits)
-    )
-    kept = fits * 2 * max(size, 0) * classes * dim * 4 + 8 * dim**2 + 8 * fits * classes * dim
-    return f"class sums, one scatter and sketches of {max(size, 0)} rows a class, {show_size(kept)}"
+        return full
+    left = _checked_room(fits, classes, dim, memory // 2)
+    size = min(LARGEST, ClassSketches.size_for(dim, classes, left // fits))
+    return fits * 2 * max(size, 0) * classes * dim * 4 + memory // 2 - left
+
+
+def _checked_room(fits: int, classes: int, dim: int, room: int) -> int:
+    """What is left for sketches beside class sums and a scatter."""
+    left = _for_sketches(fits, classes, dim, room)
+    if left < 0:
+        need = show_size(2 * (room - left))
+        wanted = f"at least {need} for {classes:,} classes of {dim:,} features"
+        raise BadValue("memory", wanted, show_size(2 * room))
+    return left
 
 
 def _for_sketches(fits: int, classes: int, dim: int, room: int) -> int:
@@ -121,14 +133,7 @@ class SumsTally:
     ) -> None:
         self._layer, self._fits = layer, fits
         where = f"layer {layer!r}"
-        left = _for_sketches(len(fits), classes, dim, room)
-        if left < 0:
-            need = 2 * (room - left)
-            raise BadValue(
-                "memory",
-                f"at least {show_size(need)} for {classes:,} classes of {dim:,} features",
-                show_size(2 * room),
-            )
+        left = _checked_room(len(fits), classes, dim, room)
         self._sums = ClassSums(dim, classes, len(fits), where)
         size = min(LARGEST, ClassSketches.size_for(dim, classes, left // len(fits)))
         wanted = size >= SMALLEST and any(name in ("masc", "velpic") for name in probes)

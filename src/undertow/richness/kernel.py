@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from undertow.features.joint import Joint
-from undertow.features.products import product_dtype, symmetric
+from undertow.features.products import column_means, product_dtype, symmetric
 
 BLOCK = 512
 """Rows that are made float64 at once, and products that are summed up in float32 at once."""
@@ -59,7 +59,7 @@ class Kernel:
         """Of rows (N, P) and, if given, the outputs (N, C) of the same samples."""
         (count, dim), dtype = rows.shape, product_dtype(rows, precise)
         scale = _power_of_two(rows)
-        mean, tilt = _mean(rows) / scale, None
+        mean, tilt = column_means(rows) / scale, None
         upper = mean.new_zeros((min(count, dim),) * 2)
         joint = None if outputs is None else Joint.empty(dim, outputs.shape[1], rows.device)
         size = count if dim > count else BLOCK
@@ -130,13 +130,12 @@ class Kernel:
         return self.joint
 
 
-def shared_size(
-    first: Kernel, rows: Tensor, second: Kernel, others: Tensor, *, precise: bool = True
-) -> float:
+def shared_size(first: Kernel, rows: Tensor, second: Kernel, others: Tensor) -> float:
     """Sum of the products of two centred kernels' entries: of `rows`, and of `others` of the same samples."""
     if first.tilt is not None and second.tilt is not None:
         return float((first.products * second.products).sum())
-    cross, dtype = first.mean.new_zeros(len(first.mean), len(second.mean)), product_dtype(others, precise)
+    dtype = torch.promote_types(product_dtype(rows), product_dtype(others))
+    cross = first.mean.new_zeros(len(first.mean), len(second.mean))
     for part, other in zip(rows.split(BLOCK), others.split(BLOCK), strict=True):
         left, right = centred(part, first.mean, first.scale), centred(other, second.mean, second.scale)
         cross += _product(left.to(dtype).T, right.to(dtype))
@@ -181,12 +180,3 @@ def _power_of_two(rows: Tensor) -> float:
     low, high = (float(end) for end in torch.aminmax(rows))
     exponent = math.frexp(max(-low, high))[1]
     return 1.0 if abs(exponent) < 24 else 2.0 ** max(-1000, min(exponent, 1000))
-
-
-def _mean(rows: Tensor) -> Tensor:
-    """(P,) float64; a product with ones adds up columns several times faster than a sum over the first dimension."""
-    ones = torch.ones(BLOCK, dtype=torch.float64, device=rows.device)
-    total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
-    for part in rows.split(BLOCK):
-        total += ones[: len(part)] @ part.double()
-    return total / len(rows)
