@@ -15,6 +15,7 @@ from undertow import room
 from undertow.data.decode import decode_images
 from undertow.data.load import load_data
 from undertow.errors import BadData
+from undertow.models.build import build_model
 from undertow.room import check_room, free_memory
 
 
@@ -57,7 +58,7 @@ def test_many_small_files_of_large_pictures_are_refused(little_free):
     """Fails if the space is taken page by page until the system kills the process."""
     bomb, before = black(3000), peak()
     assert len(bomb) < 20_000
-    with pytest.raises(BadData, match=r"50 images like row 0: wanted at most 100 MB .* unpacks to 450 MB"):
+    with pytest.raises(BadData, match=r"50 images like row 0: wanted at most 100 MB .* takes 450 MB"):
         decode_images([bomb] * 50, lambda row: f"row {row}")
     assert peak() - before < 100_000_000
 
@@ -75,5 +76,13 @@ def test_an_archive_that_unpacks_to_more_is_refused(tmp_path: Path, little_free)
             np.save(written, np.zeros(10_000_000))
             archive.writestr(f"{name}.npy", written.getvalue())
     assert (tmp_path / "d.npz").stat().st_size < 1_000_000
-    with pytest.raises(BadData, match=r"d\.npz: wanted at most 100 MB .* unpacks to 160 MB"):
+    with pytest.raises(BadData, match=r"d\.npz: wanted at most 100 MB .* takes 160 MB"):
         load_data(tmp_path / "d.npz")
+
+
+def test_a_model_that_does_not_fit_is_refused_before_it_is_built(tmp_path: Path, little_free):
+    """Fails if a run.json from elsewhere can have the process killed by the size of its model."""
+    before = peak()
+    with pytest.raises(BadData, match=r"weights of 'mlp:1000': wanted at most 100 MB .* takes 400 MB"):
+        build_model("mlp:1000", (100_000,), 10, seed=0)
+    assert peak() - before < 100_000_000

@@ -30,7 +30,7 @@ def check_room(size: int, who: str, next_step: str = "") -> None:
     """Refuse what takes more memory than is free."""
     free = free_memory()
     if free is not None and size > free:
-        wanted = f"at most {show_size(free)} (the free memory), got what unpacks to {show_size(size)}"
+        wanted = f"at most {show_size(free)} (the free memory), got what takes {show_size(size)}"
         raise BadData(f"{who}: wanted {wanted}. {next_step}".strip())
 
 

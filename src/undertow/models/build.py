@@ -23,6 +23,7 @@ from undertow.models.mlp import mlp, mlp2d
 from undertow.models.network import Ends, Network
 from undertow.models.resnet import resnet18, resnet_cifar
 from undertow.models.vgg import vgg16
+from undertow.room import check_room
 
 BUILDERS: Mapping[str, Callable[..., Network]] = {
     "mlp": mlp,
@@ -63,7 +64,15 @@ def build_model(
     if not 0 <= seed < 2**63:
         raise BadValue(f"{parsed.name}: seed", "a whole number from 0 to 2^63 - 1", seed)
     ends = Ends(parsed.name, shape, classes, vocabulary)
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        _check_size(BUILDERS[parsed.name](ends, **parsed.options), spec)
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         # torch.manual_seed would also seed the generators of all GPUs, which fork_rng does not restore here.
         torch.default_generator.manual_seed(seed)
         return BUILDERS[parsed.name](ends, **parsed.options)
+
+
+def _check_size(drawn: Network, spec: str) -> None:
+    """Refuse what the memory cannot hold: the system would promise it, and kill the process that uses it."""
+    size = sum(one.nbytes for one in (*drawn.parameters(), *drawn.buffers()))
+    check_room(size, f"the weights of {spec[:60]!r}", "Take a smaller model, or smaller inputs.")

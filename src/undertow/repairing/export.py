@@ -239,6 +239,9 @@ def _read_facts(target: Path) -> dict[str, Any]:
     missing = [name for name in GRAFT_FIELDS if facts.get(name) is None] if facts["kind"] == "graft" else []
     if missing:
         raise BadFile(path, missing[0], "wanted a value, but there is none")
+    head = facts.get("head")
+    if head and head["dim"] * (head.get("classes") or sum(head["sizes"])) > target.stat().st_size:
+        raise BadFile(path, "head", f"wanted the head in {target.name}, got a larger one")
     if facts["tensors"] != file_hash(target):
         raise RunProblem(f"{path} describes another file than {target.name}. Keep the two files together.")
     return {"model": None, "of": "a model", "left_out": [], **facts}

@@ -171,14 +171,19 @@ class ClaimPart(Part):
     cause: Text | None = None
 
 
-class HeadPart(Part):
-    """The head of a graft."""
+class LinearHeadPart(Part, tag_field="kind", tag="linear"):
+    """The linear head of a graft."""
 
-    kind: Literal["linear", "subspace"]
-    dim: Size | None = None
-    classes: Size | None = None
-    bias: bool = True
-    sizes: Annotated[list[Whole], Meta(max_length=1_000_000)] | None = None
+    dim: Size
+    classes: Size
+    bias: bool
+
+
+class SubspaceHeadPart(Part, tag_field="kind", tag="subspace"):
+    """The head of a graft that compares with a subspace for each class."""
+
+    dim: Size
+    sizes: Annotated[list[Whole], Meta(min_length=1, max_length=1_000_000)]
 
 
 class RepairDocument(Document, forbid_unknown_fields=False):
@@ -194,7 +199,7 @@ class RepairDocument(Document, forbid_unknown_fields=False):
     entering: bool | None = None
     conv: Name | None = None
     tokens: Name | None = None
-    head: HeadPart | None = None
+    head: LinearHeadPart | SubspaceHeadPart | None = None
     left_out: list[Name] = []
 
 
