@@ -71,7 +71,7 @@ def commands(run: Path, out: Path) -> dict[str, tuple[Callable[[], int], Path]]:
         "labels": (words("labels", run, "--json"), run),
         "probe": (words("probe", run, "--json"), run),
         "report": (words("report", run, "--out", out / "report.html"), out),
-        "repair": (words("repair", run, "--out", out / "fixed"), out),
+        "repair": (words("repair", run, "--no-gate", "--out", out / "fixed"), out),
         "study": (words(*study), out),
     }
 
