@@ -115,7 +115,7 @@ def _base_model(folder: Path) -> nn.Module:
     source = str(config.get("base_model_name_or_path") or "")
     named = cast("dict[str, str]", config.get("auto_mapping") or {}).get("base_model_class")
     kind = getattr(transformers, named or TASKS.get(str(config.get("task_type")), ""), None)
-    if not hasattr(kind, "from_pretrained") or not source:
+    if kind is None or not hasattr(kind, "from_pretrained") or not source:
         raise NotThere(f"{folder / ADAPTER} does not say what its base model is. {WAY_OUT}")
     place = source if Path(source).is_absolute() or not (folder / source).exists() else str(folder / source)
     labels = _labels_of(folder)
