@@ -1,54 +1,124 @@
 """kill -9 at random moments: every command, then again to its end; folders must be readable and results equal.
 
-    python bench/kills.py 100 --seed 0          # kills, spread over the commands; a table at the end
+    python bench/kills.py 100 --seed 0                      # kills, spread over the commands; a line for each command
+    python bench/kills.py 30 --only audit labels
 
-A command is started, killed after a random share of the time that it takes, and repeated (train: with --resume). At
-the end its results must be those of a command that nobody killed, and nothing unfinished may lie around.
+A command works in a process that is forked off here, after all imports, so that the kill hits its work. It is killed
+after a random share of the time that it takes undisturbed, up to five times in one folder, and then left to end (train:
+with --resume). After each kill every file that is there must be readable; at the end the results must be those of a
+command that nobody killed, nothing unfinished may lie around and no process may be left.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import nn
 
 import undertow as ut
+from undertow.cli import main as undertow
+from undertow.errors import UndertowError
 from undertow.files import is_unfinished
+from undertow.report import read_saved
+from undertow.stored.archives import check_archive
 from undertow.stored.tensors import check_content
 
-SMALL = ["--data", "digits", "--noise", "0.4", "--train-size", "200", "--test-size", "100", "--epochs", "6"]
-RECORDER = """
-import sys, torch, undertow as ut
-torch.manual_seed(0)
-with ut.Recorder(sys.argv[1]) as recorder:
-    for epoch in range(40):
-        recorder.save(torch.nn.Linear(200, 200), epoch, loss=float(epoch))
-"""
+SMALL = ["--data", "digits", "--noise", "0.4", "--train-size", "300", "--test-size", "100", "--epochs", "20"]
+IN_A_ROW = 5
+"""Kills in one folder before the command may end."""
+PATIENCE = 60.0
+"""Seconds for workers to notice that nobody listens any more."""
 
 
-def commands(run: Path, out: Path) -> dict[str, tuple[list[str], Path]]:
-    """Each command with the folder that it writes."""
-    own = [sys.executable, "-m", "undertow"]
+def record(out: Path) -> int:
+    """Somebody's own loop: a model after each epoch, the same in every call."""
+    with ut.Recorder(out) as recorder:
+        for epoch in range(60):
+            torch.manual_seed(epoch)
+            recorder.save(nn.Linear(200, 200), epoch, loss=float(epoch))
+    return 0
+
+
+def commands(run: Path, out: Path) -> dict[str, tuple[Callable[[], int], Path]]:
+    """Each command with the folder that it writes to."""
+
+    def words(*told: object) -> Callable[[], int]:
+        return lambda: undertow([str(one) for one in told])
+
+    study = ("study", "run", "richness/target-scale", "--scale", "smoke", "--workers", 2, "--out", out)
     return {
-        "train": ([*own, "train", "mlp:32-32", *SMALL, "--checkpoints", "every:1", "--resume", "--out", str(out)], out),
-        "recorder": ([sys.executable, "-c", RECORDER, str(out)], out),
-        "audit": ([*own, "audit", str(run), "--quick", "--out", str(out)], out),
-        "labels": ([*own, "labels", str(run), "--json"], run),
-        "probe": ([*own, "probe", str(run)], run),
-        "report": ([*own, "report", str(run), "--out", str(out / "report.html")], out),
-        "repair": ([*own, "repair", str(run), "--out", str(out / "fixed")], out),
-        "study": (
-            [*own, "study", "run", "richness/target-scale", "--scale", "smoke", "--workers", "2", "--out", str(out)],
+        "train": (
+            words("train", "mlp:64-64", *SMALL, "--checkpoints", "every:1", "--resume", "--out", out),
             out,
         ),
-    }  # fmt: skip
+        "recorder": (lambda: record(out), out),
+        "audit": (words("audit", run, "--quick", "--out", out), out),
+        "labels": (words("labels", run, "--json"), run),
+        "probe": (words("probe", run, "--json"), run),
+        "report": (words("report", run, "--out", out / "report.html"), out),
+        "repair": (words("repair", run, "--no-gate", "--out", out / "fixed"), out),
+        "study": (words(*study), out),
+    }
+
+
+def start(work: Callable[[], int]) -> int:
+    """The id of a process that does the work, quietly, in a group of its own."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        return child
+    os.setsid()
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    code = 1
+    with contextlib.suppress(BaseException):
+        code = work()
+    os._exit(code)
+
+
+def ended(child: int, within: float | None) -> int | None:
+    """Its exit code; None where it still works after so many seconds."""
+    late = None if within is None else time.monotonic() + within
+    while True:
+        found, status = os.waitpid(child, 0 if late is None else os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if late is not None and time.monotonic() > late:
+            return None
+        time.sleep(0.001)
+
+
+def left_over(group: int) -> int:
+    """How many live processes are left of a group, after they had time to notice."""
+    late = time.monotonic() + PATIENCE
+    while (count := _alive(group)) and time.monotonic() < late:
+        time.sleep(0.05)
+    return count
+
+
+def _alive(group: int) -> int:
+    count = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, own = stat.read_text().rpartition(")")[2].split()[:3]
+            count += int(own) == group and state != "Z"
+    return count
 
 
 def marks(folder: Path) -> dict[str, str]:
@@ -56,22 +126,91 @@ def marks(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if not path.is_file() or "cache" in path.parts or "runs/" in name:
+        if not path.is_file() or "cache" in path.parts or is_unfinished(path.parent):
             continue
         if path.suffix == ".parquet":
-            import pandas as pd
-
             found[name] = pd.read_parquet(path).to_csv()
         elif path.suffix == ".safetensors":
-            found[name] = str(
-                sorted(check_content(path).words.items())
-            )  # safetensors orders its words at random
+            own = {key: word for key, word in check_content(path).words.items() if "undertow.h" not in key}
+            found[name] = str(sorted((key, word) for key, word in own.items() if key != "run"))
+        elif path.suffix in (".npz", ".pt"):
+            check_archive(path, 1 << 30)
+            found[name] = "whole"
+        elif path.suffix in (".json", ".html"):
+            found[name] = (
+                "there" if path.suffix == ".html" else ",".join(sorted(json.loads(path.read_text())))
+            )
     return found
 
 
-def prepared(run: Path, name: str, place: Path) -> Path:
-    """The run that a command reads, its own copy."""
-    return Path(shutil.copytree(run, place / f"run-{name}", dirs_exist_ok=True))
+def damage(folder: Path) -> list[str]:
+    """What of a folder that a killed command left cannot be read."""
+    readers: tuple[Callable[[], Any], ...] = (
+        lambda: marks(folder), lambda: [ut.open_run(folder).weights(at) for at in ut.open_run(folder).epochs],
+        lambda: ut.open_run(folder).metrics, lambda: read_saved(folder),
+    )  # fmt: skip
+    found: list[str] = []
+    for read in readers if (folder / "run.json").exists() else readers[:1]:
+        try:
+            read()
+        except Exception as error:
+            empty = isinstance(error, UndertowError) and "has no checkpoint yet" in str(error)
+            found += [] if empty else [f"{type(error).__name__}: {error}"]
+    return found
+
+
+@dataclass
+class Ended:
+    """What became of a command."""
+
+    command: str
+    seconds: float = 0.0
+    kills: int = 0
+    folders: int = 0
+    same: int = 0
+    left: int = 0
+    processes: int = 0
+    damaged: list[str] = field(default_factory=list[str])
+    failed: list[str] = field(default_factory=list[str])
+
+
+def attack(name: str, run: Path, place: Path, kills: int, rng: random.Random) -> Ended:
+    """Kill one command until it was killed `kills` times."""
+    told = Ended(name)
+    work, whole = commands(_copy(run, place / f"{name}-run"), place / f"{name}-whole")[name]
+    began = time.monotonic()
+    if code := ended(start(work), None):
+        told.failed.append(f"undisturbed: exit {code}")
+        return told
+    told.seconds, wanted = round(time.monotonic() - began, 2), marks(whole)
+    while told.kills < kills:
+        told.folders += 1
+        work, out = commands(
+            _copy(run, place / f"{name}-{told.folders}-run"), place / f"{name}-{told.folders}"
+        )[name]
+        _kill_some(work, out, min(IN_A_ROW, kills - told.kills), told, rng)
+        if code := ended(start(work), None):
+            told.failed.append(f"again: exit {code}")
+        told.same += marks(out) == wanted
+        told.left += sum(is_unfinished(path) for path in out.rglob("*"))
+        shutil.rmtree(out)
+    return told
+
+
+def _kill_some(work: Callable[[], int], out: Path, most: int, told: Ended, rng: random.Random) -> None:
+    for _ in range(most):
+        child = start(work)
+        if ended(child, told.seconds * rng.uniform(0.0, 0.9)) is not None:
+            return  # it was quicker, or it was done
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        told.kills += 1
+        told.processes += left_over(child)
+        told.damaged += damage(out)
+
+
+def _copy(run: Path, place: Path) -> Path:
+    return Path(shutil.copytree(run, place))
 
 
 def main() -> None:
@@ -81,46 +220,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*")
     asked = parser.parse_args()
-    rng = random.Random(asked.seed)
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
         place = Path(folder)
-        run = ut.train(
-            "mlp:32-32", place / "run", data="digits", noise=0.4, epochs=4, train_size=200, test_size=100
-        ).path
+        run = place / "run"
+        code = ended(start(lambda: undertow(["train", "mlp:32-32", *SMALL, "--out", str(run)])), None)
+        assert code == 0, code
         names = asked.only or list(commands(run, place))
         for name in names:
-            print(json.dumps(_one(name, run, place, max(1, asked.kills // len(names)), rng)), flush=True)
-
-
-def _one(name: str, run: Path, place: Path, kills: int, rng: random.Random) -> dict[str, object]:
-    words, whole = commands(prepared(run, f"{name}-whole", place), place / f"{name}-whole")[name]
-    began = time.monotonic()
-    subprocess.run(words, capture_output=True, check=True)
-    takes, wanted = time.monotonic() - began, marks(whole)
-    words, out = commands(prepared(run, f"{name}-killed", place), place / f"{name}-killed")[name]
-    killed = 0
-    for _ in range(kills):
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            process.wait(takes * rng.uniform(0.1, 1.0))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            killed += 1
-    last = subprocess.run(words, capture_output=True, text=True)
-    found = marks(out)
-    left = [str(path) for path in out.rglob("*") if is_unfinished(path)]
-    # A recorder has no seed of its own to begin again from: its files must be readable and all there.
-    same = found.keys() == wanted.keys() if name == "recorder" else found == wanted
-    told = {} if last.returncode == 0 else {"said": last.stderr[-300:]}
-    return {
-        "command": name,
-        "kills": killed,
-        "exit": last.returncode,
-        "same": same,
-        "left": len(left),
-        **told,
-    }
+            rng = random.Random(f"{asked.seed} {name}")
+            told = attack(name, run, place, -(-asked.kills // len(names)), rng)
+            print(json.dumps(vars(told)), flush=True)
 
 
 if __name__ == "__main__":

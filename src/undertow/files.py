@@ -158,7 +158,7 @@ def _lock(folder: Path) -> int | None:
 def _way_out(error: OSError) -> str:
     match error.errno:
         case 28 | 122 | 27:  # ENOSPC, EDQUOT, EFBIG
-            return "Free some space and go on with --resume; what was saved before is intact."
+            return "Free some space and give the command again (train: with --resume); what was saved before is intact."
         case 13 | 30 | 1:  # EACCES, EROFS, EPERM
             return "Choose a folder that you may write to."
         case 2:  # ENOENT

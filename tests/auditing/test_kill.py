@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 
 import pandas as pd
 import pytest
 
 import undertow as ut
 
-CODE = "import sys, undertow as ut; ut.audit(ut.open_run(sys.argv[1]))"
+CODE = """
+import sys, undertow as ut
+from undertow.session.cache import Cache
+
+put, left = Cache.put, [int(sys.argv[2])]
+
+def held(self, *value):
+    kept = put(self, *value)
+    left[0] -= 1
+    if not left[0]:
+        print("kept", flush=True)
+        sys.stdin.read()
+    return kept
+
+Cache.put = held
+ut.audit(ut.open_run(sys.argv[1]))
+"""
+"""An audit that stops after it has kept some values, until its input ends."""
 
 
 @pytest.mark.parametrize("values", [2, 12])
@@ -24,19 +39,17 @@ def test_kill_9_in_mid_audit(trained, tmp_path, values):
     ignored = shutil.ignore_patterns("audit*", "cache", "probes.parquet")
     shutil.copytree(trained("clean").path, folder, ignore=ignored)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "UNDERTOW_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, "-c", CODE, str(folder)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as child:
-        stored = folder / "cache"
-        until = time.monotonic() + 120
-        while len(list(stored.glob("*.bin"))) < values and child.poll() is None and time.monotonic() < until:
-            time.sleep(0.005)
-        assert child.poll() is None, "the audit was over before it could be killed"
-        child.send_signal(signal.SIGKILL)
+    command, stored = [sys.executable, "-c", CODE, str(folder)], folder / "cache"
+    with subprocess.Popen(
+        [*command, str(values)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout.readline() == "kept\n"
+        child.kill()
     assert not (folder / "audit.parquet").exists()
     kept = {
         path: path.stat().st_mtime_ns for path in stored.glob("*.bin") if "feature-drift" not in path.name
     }
-    again = subprocess.run(command, env=environment, capture_output=True, check=False)
+    again = subprocess.run([*command, "0"], env=environment, capture_output=True, check=False)
     assert again.returncode == 0, again.stderr
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 

@@ -12,10 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from safetensors.torch import save_file
 from torch import nn
 
 import undertow as ut
 from undertow.cli import main
+from undertow.cli.remembered import Told, recall, remember
 from undertow.errors import RunProblem
 
 UNDERTOW = [sys.executable, "-m", "undertow"]
@@ -100,3 +102,51 @@ def test_a_run_json_that_never_ends_is_refused(tmp_path: Path):
     (tmp_path / "run.json").unlink()
     with pytest.raises(RunProblem):
         ut.open_run(tmp_path, model=lambda: nn.Linear(3, 2)).weights(1)
+
+
+EVIL = """
+import os
+from pathlib import Path
+from torch import nn
+Path(os.environ["EVIL"]).touch()
+def build():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+"""
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, monkeypatch) -> Path:
+    """Somebody's folder: weights, a module, and a note that names it as the model."""
+    monkeypatch.setenv("EVIL", str(tmp_path / "it ran"))
+    monkeypatch.setenv("UNDERTOW_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    save_file(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).state_dict(), folder / "epoch_1.safetensors")
+    (folder / "evil_net.py").write_text(EVIL)
+    told = {"model": "evil_net:build", "data": "digits", "folder": str(folder)}
+    (folder / "opened.json").write_text(json.dumps({**told, "signed": "0" * 64}))
+    return folder
+
+
+def test_a_folder_of_others_names_no_code_to_run(theirs: Path, tmp_path: Path, capsys):
+    """Fails if opened.json is believed: `audit` of a folder from the network then imports a module in it."""
+    sign = tmp_path / "mine"
+    sign.mkdir()
+    remember(sign, Told(data="digits"))  # this user has a key, and it is another's signature
+    assert main(["audit", str(theirs), "--quick"]) == 2
+    assert "Add --model package.module:function" in capsys.readouterr().err
+    assert not (tmp_path / "it ran").exists()
+
+
+def test_what_this_user_said_is_remembered_and_no_word_of_it_can_be_changed(theirs: Path):
+    remember(theirs, Told(model="my_net:build", data="digits"))
+    assert recall(theirs) == Told(model="my_net:build", data="digits")
+    path = theirs / "opened.json"
+    path.write_text(path.read_text().replace("my_net", "evil_net"))
+    assert recall(theirs) == Told()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"model": [1]}', "[" * 100_000, '{"signed": 3}', '{"a": 1e999}'])
+def test_a_damaged_note_is_none(theirs: Path, text: str):
+    (theirs / "opened.json").write_text(text)
+    assert recall(theirs) == Told()

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from undertow.cli import main
-from undertow.crew.ray_connection import IN_TIME, Unreachable, connected
+from undertow.crew.ray_connection import Unreachable, connected
 from undertow.engine import Store
 from undertow.engine.cluster import Caller, attempt_there
 
@@ -135,13 +135,11 @@ def test_from_afar_by_the_client_address(tmp_path, tasks, cluster, driver):
     assert [one.name for one in tmp_path.iterdir()] == ["tasks"]  # no mark is left behind
 
 
-def test_a_wrong_token_is_told_in_time(cluster, monkeypatch):
+def test_a_wrong_token_is_told(cluster, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
     reason = re.escape("it refused our token. Set RAY_AUTH_MODE=token")
-    began = time.monotonic()
     with pytest.raises(Unreachable, match=reason), connected(cluster.address):
         pass
-    assert time.monotonic() - began < IN_TIME
 
 
 def test_a_whole_study_gives_the_same_rows_as_here(tmp_path, cluster):

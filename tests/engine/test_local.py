@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from multiprocessing import active_children
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -194,3 +198,58 @@ def test_a_later_form_of_the_store_is_refused_and_left_alone(tmp_path, tasks):
 def test_user_errors_keep_their_words():
     assert failure_words(BadData("a: b.")) == "a: b."
     assert failure_words(KeyError("x")) == "KeyError: 'x'"
+
+
+ASKING = """
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from undertow.engine.engines import run_local
+from undertow.engine.store import Store
+from undertow.studies.task import Task
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    held = {"free": 0, "gate": str(place / "never"), "log": str(place / "log")}
+    tasks = [Task(function=sys.argv[2], arguments={"number": n, **held}) for n in (1, 2)]
+    run_local(tasks, Store(place / "tasks"), workspace=place, workers=2)
+"""
+
+
+def group_of(leader: int) -> list[str]:
+    """The states of the live processes in a group."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(group) == leader and state != "Z":
+                found.append(state)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc to see which processes live")
+def test_a_killed_sweep_leaves_no_workers_behind(tmp_path, tasks):
+    """Fails if workers go on with a task whose answer nobody will hear; it may take hours."""
+    (tmp_path / "asking.py").write_text(ASKING)
+    name = tasks("held_square", 1)[0].function
+    asking = subprocess.Popen(
+        [sys.executable, tmp_path / "asking.py", tmp_path, name], start_new_session=True
+    )
+    log = tmp_path / "log"
+    try:
+        wait_for(lambda: log.exists() and lines(log) == 2)
+        asking.kill()
+        asking.wait()
+        wait_for(lambda: not group_of(asking.pid))
+    finally:
+        with suppress(ProcessLookupError):  # what should have ended by itself
+            os.killpg(asking.pid, signal.SIGKILL)
+
+
+def wait_for(happened):
+    """Asked for, not slept for; the limit is for a machine that hangs."""
+    late = time.monotonic() + 120
+    while not happened():
+        assert time.monotonic() < late, "it does not happen"
+        time.sleep(0.02)

@@ -133,6 +133,15 @@ def test_balanced_covariances_weigh_classes_not_rows():
     np.testing.assert_allclose(moments.within(), weighted, atol=1e-12)
 
 
+def test_a_class_of_one_row_weighs_as_much_as_any_other():
+    """Fails if a class counts only from its second row on."""
+    features, _, _ = sample(11, dtype=torch.float64)
+    moments = Moments.of(features, torch.tensor([0] * 10 + [1]), 2)
+    off = torch.stack([features[:10].mean(0), features[10]])
+    off = off - off.mean(0)
+    np.testing.assert_allclose(moments.between(balanced=True), off.T @ off / 2, atol=1e-12)
+
+
 def test_joint_moments_against_numpy():
     features, labels, outputs = sample(900, offset=50.0, dtype=torch.float64)
     outputs = outputs.double()

@@ -163,19 +163,22 @@ def test_another_set_up_has_rows_of_its_own(run: ut.Run, tmp_path: Path):
 def test_a_killed_grid_goes_on(run: ut.Run, tmp_path: Path):
     """Kill -9 while the second checkpoint is measured; the first one's values are there and are not made again."""
     code = (
-        "import undertow as ut, time\n"
+        "import undertow as ut, sys\n"
         "from undertow.session import NoProgress\n"
         "class Slow(NoProgress):\n"
-        "    def step(self, label, share): time.sleep(30)\n"
+        "    def step(self, label, share): sys.stdin.read()\n"
         f"ut.probe_grid(ut.open_run({str(run.path)!r}), out={str(tmp_path)!r}, probes='masc', progress=Slow())\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "OMP_NUM_THREADS": "1"})
-    end = time.monotonic() + 120
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.PIPE
+    )
+    end = time.monotonic() + 600
     # The input is probed once for all checkpoints, the other two layers and the answers at each.
     while len(list((tmp_path / "cache").glob("*.bin"))) < 4 and time.monotonic() < end:
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*.bin")}
     assert {path.name[-12:-4] for path in kept} == {"00000000"}
     assert not (tmp_path / "probes.parquet").exists()

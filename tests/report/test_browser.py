@@ -328,7 +328,7 @@ def test_a_served_page_follows_the_run(visit, make_audit, tmp_path):
         page.select_option("[data-control=map-probe]", "VeLPIC")
         audit = json.loads((made / "audit.json").read_text())
         (made / "audit.json").write_text(json.dumps({**audit, "headline": "Something new was found."}))
-        page.wait_for_selector("text=Something new was found.", timeout=15_000)
+        page.wait_for_selector("text=Something new was found.", timeout=120_000)
         assert page.locator("[data-control=map-probe]").input_value() == "VeLPIC"
         page.goto("about:blank")
         server.shutdown()

@@ -20,7 +20,7 @@ class Client:
         self.address, self.port = server.server_address[:2]
 
     def get(self, path, host=None, method="GET"):
-        line = http.client.HTTPConnection(self.address, self.port, timeout=20)
+        line = http.client.HTTPConnection(self.address, self.port, timeout=120)
         line.putrequest(method, path, skip_host=True)
         line.putheader("Host", host or f"127.0.0.1:{self.port}")
         line.endheaders()

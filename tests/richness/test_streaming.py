@@ -133,7 +133,7 @@ def test_processes_together_give_the_whole(tmp_path):
         )
         for rank in range(3)
     ]  # fmt: skip
-    errors = [process.communicate(timeout=120)[1] for process in started]
+    errors = [process.communicate(timeout=600)[1] for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], errors
     features, labels, outputs = parts
     for rank in range(3):

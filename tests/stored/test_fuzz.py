@@ -17,11 +17,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from damage import changed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -36,10 +37,6 @@ QUICK = 500
 FILES = (
     "run.json", "audit.json", "metrics.parquet", "labels.parquet", "audit.parquet", "suspects.parquet", "suspects.npz",
     "checkpoints/epoch-000001.safetensors", "checkpoints/epoch-000002.safetensors",
-)  # fmt: skip
-ODD: tuple[Any, ...] = (
-    None, True, -1, 0, 2**70, 1e308, "", "\x1b[31m", "[/x]", "<script>", [], {}, [[]], {"a": {"b": 1}}, "9" * 5000,
-    [None] * 50,
 )  # fmt: skip
 
 
@@ -109,55 +106,6 @@ def of_file(name: str) -> tuple[str, ...]:
         "metrics.parquet": ("metrics", "runs", "show", "report"), "labels.parquet": ("labels",),
         "audit.json": ("report",), "audit.parquet": ("report",),
     }.get(name, ("gallery",))  # fmt: skip
-
-
-def changed(content: bytes, name: str, rng: random.Random) -> bytes:
-    """The content with one thing changed."""
-    if name.endswith(".json") and rng.random() < 0.6:
-        return _changed_json(content, rng)
-    place, size = rng.randrange(len(content)), 1 + int(rng.expovariate(0.1))
-    match rng.randrange(6):
-        case 0:
-            return content[:place] + bytes([content[place] ^ (1 << rng.randrange(8))]) + content[place + 1 :]
-        case 1:
-            return content[:place]
-        case 2:
-            return content[:place] + content[place + size :]
-        case 3:
-            return content[:place] + rng.randbytes(size) + content[place:]
-        case 4:
-            return content[:place] + rng.randbytes(size) + content[place + size :]
-        case _:
-            return content[:place] + content[max(0, place - size) :]
-
-
-def _changed_json(content: bytes, rng: random.Random) -> bytes:
-    values = json.loads(content)
-    if rng.random() < 0.5:
-        values.pop("seal", None)  # as if an undertow of before the seals had written it
-    spots = list(_spots(values))
-    holder, key = rng.choice(spots)
-    match rng.randrange(4):
-        case 0:
-            del holder[key]
-        case 1:
-            holder[key] = rng.choice(ODD)
-        case 2 if isinstance(holder, dict):
-            holder[rng.choice(["format", "extra", str(key) * 2, "\u2028"])] = rng.choice(ODD)
-        case _:
-            other, name = rng.choice(spots)
-            holder[key] = other[name] if name in other or isinstance(other, list) else None
-    with contextlib.suppress(ValueError, RecursionError):  # a thing inside itself
-        return json.dumps(values).encode()
-    return content[: len(content) // 2]
-
-
-def _spots(values: Any) -> Iterator[tuple[Any, Any]]:
-    pairs = values.items() if isinstance(values, dict) else enumerate(values)
-    for key, inner in list(pairs):
-        yield values, key
-        if isinstance(inner, dict | list):
-            yield from _spots(inner)
 
 
 class Fuzz:

@@ -263,7 +263,7 @@ def test_killed_and_resumed_it_ends_with_the_same_bits(noisy: ut.Run, tmp_path: 
     ]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     killed = subprocess.Popen([*command, "--out", str(tmp_path / "killed")], env=environment)
-    awaited, end = tmp_path / "killed/checkpoints/epoch-000005.safetensors", time.monotonic() + 120
+    awaited, end = tmp_path / "killed/checkpoints/epoch-000005.safetensors", time.monotonic() + 600
     while not awaited.exists() and killed.poll() is None and time.monotonic() < end:
         time.sleep(0.002)
     killed.send_signal(signal.SIGKILL)

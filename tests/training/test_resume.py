@@ -29,7 +29,7 @@ def start(out: Path, *more: str) -> subprocess.Popen[bytes]:
 
 
 def finish(process: subprocess.Popen[bytes]) -> None:
-    _, complaints = process.communicate(timeout=300)
+    _, complaints = process.communicate(timeout=900)
     assert process.returncode == 0, complaints.decode()
 
 
@@ -37,7 +37,7 @@ def tensors(run: ut.Run) -> dict[tuple[int, str], torch.Tensor]:
     return {(at, name): value for at in run.epochs for name, value in run.weights(at).items()}
 
 
-def wait_for_new(path: Path, before: int, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
+def wait_for_new(path: Path, before: int, process: subprocess.Popen[bytes], seconds: float = 600) -> None:
     """Wait until `path` was written after `before`, so that the kill hits the work and not the start-up."""
     end = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < end:

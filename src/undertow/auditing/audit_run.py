@@ -17,7 +17,6 @@ allow is left out with a note, and the others go on.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -38,7 +37,7 @@ from undertow.auditing.lens import Lens, Result, find_lens, gauges_of
 from undertow.auditing.outcome import FACTS, QUICK, Audit, holds_full_audit, make_audit
 from undertow.auditing.repairs_lens import RepairsLens
 from undertow.auditing.settings import LENSES, AuditConfig, name_of
-from undertow.errors import BadData, BadValue
+from undertow.errors import BadData, BadValue, UndertowError
 from undertow.features.layers import INPUT
 from undertow.latent.settings import check_probes
 from undertow.richness.run_richness import RichnessLens
@@ -48,6 +47,8 @@ from undertow.session.progress import Progress, python_progress
 from undertow.session.samples import TEST
 from undertow.session.session import Session, count_of, session_of
 from undertow.session.splits import take
+from undertow.stored.documents import AuditDocument
+from undertow.stored.door import read_document
 from undertow.temporal.cuts import SAMPLES as CUT_SAMPLES
 from undertow.temporal.cuts import find_cut, find_cuts, sort_cuts
 from undertow.training.run import ModelRun, Opened, as_run
@@ -123,9 +124,8 @@ def audit(
 def _known_part(kept: Path, session: Session) -> Part | None:
     """The part that the audit kept there looked at, if it was of as many checkpoints and samples: it stays."""
     try:
-        stored = json.loads((kept / FACTS).read_text(encoding="utf-8"))
-        known = Part(**stored["part"])
-    except (OSError, ValueError, KeyError, TypeError):
+        known = Part(**read_document(kept / FACTS, AuditDocument)["part"])
+    except (UndertowError, KeyError, TypeError):
         return None
     whole = (len(session.checkpoints), max(count_of(session.samples.train), count_of(session.samples.test)))
     return known if (known.of_checkpoints, known.of_samples) == whole else None

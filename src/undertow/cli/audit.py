@@ -16,7 +16,7 @@ from undertow.cli.flags import FLAGS
 from undertow.cli.given_run import Theirs, load_given, open_given
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, print_json
-from undertow.files import aside
+from undertow.spreadsheets import write_csv
 from undertow.words import MARKS, meaning_of
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ def _kept(found: Audit, *, report: bool, csv: Path | None) -> list[Path]:
     if report:
         kept.append(write_report([folder], folder / "report.html"))
     if csv:
-        with aside(csv) as part:
-            found.table.to_csv(part, index=False)
+        write_csv(csv, found.table)
         kept.append(csv)
     return kept
 

@@ -9,8 +9,8 @@ from undertow.cli.flags import FLAGS
 from undertow.cli.given_run import Theirs, load_given, open_given
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, percent, print_json, table, thousands
-from undertow.files import aside
 from undertow.latent.settings import GridConfig
+from undertow.spreadsheets import write_csv
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,8 +47,7 @@ def probe(
         console().print(f"Note: {given.note}", markup=False)
     found = probe_grid(opened, given, config=config, progress=ProgressBar(quiet=json))
     if csv:
-        with aside(csv) as part:
-            found.to_csv(part, index=False)
+        write_csv(csv, found)
     rows: list[dict[str, Any]] = found.to_dict("records")  # pyright: ignore[reportAssignmentType]
     if json:
         for row in rows:

@@ -3,19 +3,29 @@
     told = recall(run)                            # Told(model="mynet:build", data="/data/mine.npz", ...)
     remember(run, Told(model=..., data=...))      # opened.json, after the model and the data were found
 
-Flags that are given again count, and are remembered in their place.
+Flags that are given again count, and are remembered in their place. A model is code, so a folder that came from
+elsewhere must not name one: the file carries a signature made with a key of this user (in undertow's cache folder), and
+one without it, or with another's, is passed over.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields
+import hashlib
+import hmac
+import secrets
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from undertow.errors import RunProblem
-from undertow.files import write_text
+import msgspec
 
-FILE = "opened.json"
+from undertow.data.cache import cache_folder
+from undertow.errors import RunProblem
+from undertow.files import aside, write_text
+from undertow.stored.door import decode, read_bytes, speakable
+
+FILE, KEY, SIGNED = "opened.json", "key", "signed"
+MOST = 1 << 20
+"""Bytes of such a file that can be meant."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +41,15 @@ class Told:
 
 
 def recall(place: Path) -> Told:
-    """What is remembered of the checkpoints in `place`; nothing where nothing was said, or the file is damaged."""
+    """What this user said of the checkpoints in `place`; nothing where nothing was said, or the file is no good."""
     try:
-        stored = json.loads((place / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        stored = decode(read_bytes(place / FILE, MOST), FILE)
+        told = msgspec.convert(stored, Told)
+        signed, key = stored.get(SIGNED), _key(make=False)
+    except (OSError, RunProblem, msgspec.ValidationError):
         return Told()
-    known = {own.name for own in fields(Told)}
-    if not isinstance(stored, dict):
-        return Told()
-    return Told(**{name: value for name, value in stored.items() if name in known})  # pyright: ignore
+    known = key is not None and isinstance(signed, str) and hmac.compare_digest(_signature(told, key), signed)
+    return told if known else Told()
 
 
 def remember(place: Path, told: Told) -> None:
@@ -48,7 +58,9 @@ def remember(place: Path, told: Told) -> None:
         return
     try:
         place.mkdir(parents=True, exist_ok=True)
-        write_text(place / FILE, json.dumps(asdict(told), indent=2) + "\n")
+        told = Told(**speakable(asdict(told)))
+        signed = {**asdict(told), SIGNED: _signature(told, _key(make=True) or b"")}
+        write_text(place / FILE, msgspec.json.format(msgspec.json.encode(signed), indent=2).decode() + "\n")
     except (OSError, RunProblem):
         return  # a folder of others: the flags must be given again
 
@@ -56,3 +68,21 @@ def remember(place: Path, told: Told) -> None:
 def whole(source: str | None) -> str | None:
     """A path as it is found from anywhere; a name stays."""
     return str(Path(source).resolve()) if source and Path(source).exists() else source
+
+
+def _signature(told: Told, key: bytes) -> str:
+    text = msgspec.json.encode(speakable(asdict(told)), order="sorted")
+    return hmac.new(key, text, hashlib.sha256).hexdigest()
+
+
+def _key(*, make: bool) -> bytes | None:
+    """The key of this user; None where there is none and none is to be made."""
+    path = cache_folder() / KEY
+    if path.is_file():
+        return read_bytes(path, MOST)
+    if not make:
+        return None
+    with aside(path) as part:
+        part.write_bytes(secrets.token_bytes(32))
+    path.chmod(0o600)
+    return path.read_bytes()  # two commands at once: the key that stayed

@@ -21,12 +21,14 @@ from torch import Tensor
 
 from undertow.data.catalogue import Mode
 from undertow.errors import BadData
+from undertow.room import check_room
 
 DECODER = 1
 """Raise it when the same bytes decode to other tensors: it is part of each cache key."""
 
 GREY = ("1", "L", "LA")
 TOO_DEEP = ("I", "I;16", "I;16B", "I;16L", "F")
+SMALLER = "Use smaller images, fewer of them, or shards (.tar), which are read in parts."
 ORIENTATION = 0x0112  # EXIF; 1 is upright
 
 Say = Callable[[int], str]
@@ -46,6 +48,7 @@ def decode_images(sources: Sequence[bytes | Path], say: Say, mode: Mode | None =
     for row, source in enumerate(sources):
         pixels = _decode(source, mode, row, say)
         if row == 0:
+            check_room(len(sources) * pixels.nbytes, f"{len(sources):,} images like {say(0)}", SMALLER)
             out = np.empty((len(sources), *pixels.shape), np.uint8)
         if pixels.shape != out.shape[1:]:
             raise BadData(
@@ -79,6 +82,11 @@ def _decode(source: bytes | Path, mode: Mode, row: int, say: Say) -> Pixels:
 def _open(source: bytes | Path, row: int, say: Say) -> Image.Image:
     try:
         return Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
+    except Image.DecompressionBombError as error:
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        raise BadData(
+            f"{say(row)}: wanted an image of at most {most:,} pixels, got a larger one. Make it smaller."
+        ) from error
     except Exception as error:  # as above
         raise BadData(
             f"{say(row)}: wanted an image, got what none of Pillow's readers knows. Repair or remove it."

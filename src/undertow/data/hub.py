@@ -21,11 +21,14 @@ import pyarrow as pa
 
 from undertow.data.catalogue import Place
 from undertow.data.tables import choose_splits
-from undertow.errors import NotThere
+from undertow.errors import BadData, NotThere
+from undertow.stored.door import read_bytes
 
 if TYPE_CHECKING:
     import datasets
 
+MOST_IMAGE = 1 << 30
+"""Bytes of an image's file that can be meant."""
 PATIENCE = 5.0
 """Seconds to wait for the hub's first answer."""
 
@@ -44,7 +47,8 @@ def fetch_tables(place: Place) -> tuple[dict[str, pa.Table], list[Path]]:
     parts = {role: _undecoded(loaded[split]) for role, split in chosen.items()}
     tables: dict[str, pa.Table] = {role: part.with_format("arrow")[:] for role, part in parts.items()}
     if any(_outside(column) for table in tables.values() for column in table.columns):
-        return {role: _read_in(table) for role, table in tables.items()}, []
+        roots = _roots(place.repo)
+        return {role: _read_in(table, roots) for role, table in tables.items()}, []
     return tables, [Path(file["filename"]) for part in parts.values() for file in part.cache_files]
 
 
@@ -118,13 +122,36 @@ def _outside(column: pa.ChunkedArray) -> bool:
     return any(part.field("bytes").null_count for part in column.chunks)
 
 
-def _read_in(table: pa.Table) -> pa.Table:
+def _roots(repo: str) -> list[Path]:
+    """Where images may lie that a table gives by their path: the set's own folder, or the libraries' copies."""
+    if Path(repo).is_dir():
+        return [Path(repo).resolve()]
+    from datasets import config
+    from huggingface_hub import constants
+
+    copies = (config.HF_DATASETS_CACHE, config.DOWNLOADED_DATASETS_PATH, constants.HF_HUB_CACHE)
+    return [Path(one).resolve() for one in copies]
+
+
+def _read_in(table: pa.Table, roots: list[Path]) -> pa.Table:
     for at, column in enumerate(table.columns):
         if _outside(column):
-            parts = [_read_images(part.to_pylist()) for part in column.chunks]
+            parts = [_read_images(part.to_pylist(), roots) for part in column.chunks]
             table = table.set_column(at, table.schema.field(at), pa.chunked_array(parts, column.type))
     return table
 
 
-def _read_images(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**row, "bytes": row["bytes"] or Path(row["path"]).read_bytes()} for row in rows]
+def _read_images(rows: list[dict[str, Any]], roots: list[Path]) -> list[dict[str, Any]]:
+    return [{**row, "bytes": row["bytes"] or _read_inside(row["path"], roots)} for row in rows]
+
+
+def _read_inside(told: str | None, roots: list[Path]) -> bytes:
+    """The image at a path that a row names; a set tells of its own images and of no others on this machine."""
+    if not told:
+        raise BadData("A row of the set has neither an image nor the path of one.")
+    path = (roots[0] / told).resolve()
+    if not any(path.is_relative_to(root) for root in roots):
+        raise BadData(
+            f"{told}: wanted an image inside the set ({roots[0]}), got a path that leads out of it."
+        )
+    return read_bytes(path, MOST_IMAGE)

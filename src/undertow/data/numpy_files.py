@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadData
+from undertow.room import check_room
 
 Array = NDArray[Any]
 
@@ -24,6 +25,7 @@ def read_npz(path: Path) -> dict[str, Array]:
         archive = _open_numpy(file, path)
         if not isinstance(archive, Mapping):
             raise BadData(f"{path}: wanted an archive of arrays, got a single one. Call it .npy.")
+        check_room(_full_size(archive), str(path), "Save it in parts, or as .npy files.")
         return {key: _read_key(archive, key, path) for key in archive}
 
 
@@ -48,6 +50,11 @@ def _open_numpy(file: BinaryIO, path: Path) -> Any:
         return np.load(file, allow_pickle=False)
     except Exception as error:  # zip, header and pickle errors have no common type
         raise BadData(f"{path}: wanted plain arrays, got {reason_words(error)}") from error
+
+
+def _full_size(archive: Any) -> int:
+    """Bytes of all arrays of an archive of numpy's, as it says itself."""
+    return sum(one.file_size for one in archive.zip.infolist())
 
 
 def _read_key(archive: Mapping[str, Array], key: str, path: Path) -> Array:

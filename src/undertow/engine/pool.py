@@ -11,6 +11,7 @@ The standard library's pool would fail every waiting task with the first that di
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import time
@@ -19,8 +20,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
+from threading import Thread
 
 from undertow.crew.limits import limit_memory, ran_out, share_of_threads, use_threads
 from undertow.engine.store import failure_words
@@ -173,6 +175,7 @@ def _serve(pipe: connection.Connection, workspace: Path, threads: int, memory: i
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches all processes; the first one ends the others
+    Thread(target=_end_with_parent, daemon=True).start()
     use_threads(threads)
     if memory is not None:
         limit_memory(memory)
@@ -181,6 +184,14 @@ def _serve(pipe: connection.Connection, workspace: Path, threads: int, memory: i
         answer = attempt(task, workspace) if memory is None else _attempt_within(task, workspace, memory)
         if not _say(pipe, answer):
             return
+
+
+def _end_with_parent() -> None:
+    """End at once when the process that asks dies: nobody would hear the answer, and a task may take hours."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _next(pipe: connection.Connection) -> Task | None:

@@ -16,7 +16,6 @@ it, with the same numbers; the first one writes, logs and warns.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -25,22 +24,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from torch import nn
 
 from undertow.auditing.audit_run import audit
 from undertow.auditing.outcome import Audit
 from undertow.errors import BadValue, RunProblem, UndertowError
 from undertow.features.layers import unwrap
-from undertow.files import write_text
 from undertow.integrations.alarm import alarm
 from undertow.integrations.look import Look, Looker
 from undertow.integrations.processes import is_first
 from undertow.integrations.settings import WatchConfig, is_due
 from undertow.report.page import write_report
+from undertow.stored.documents import WatchDocument
+from undertow.stored.door import read_document, write_document
 from undertow.training.record import Recorder
 from undertow.training.run import open_run
 
 STATE = "watch.json"
+ANEW = "Delete it to look at the training anew."
 Log = Callable[[dict[str, float], int], None]
 
 
@@ -185,7 +187,7 @@ class Watch:
         self._resumed = True
         kept = self.path / STATE
         if kept.exists() and not self.looks:
-            self.load_state_dict(json.loads(kept.read_text(encoding="utf-8")))
+            self.load_state_dict(read_document(kept, WatchDocument, next_step=ANEW))
         self.looks = [look for look in self.looks if look.at <= at]
         if self.memorised_at is not None and self.memorised_at > at:
             self.memorised_at = None
@@ -201,14 +203,19 @@ class Watch:
         """Go on from `state_dict`."""
         if state.get("unit") != self.config.unit:
             raise BadValue("Watch.load_state_dict", f"a state in {self.config.unit}s", state.get("unit"))
-        self._resumed = True
-        self.looks = [Look.from_dict(dict(one)) for one in state["looks"]]
-        self.memorised_at = state["memorised_at"]
+        try:
+            looks = [Look.from_dict(dict(one)) for one in state["looks"]]
+            memorised_at = msgspec.convert(state["memorised_at"], int | None)
+        except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+            raise BadValue(
+                "Watch.load_state_dict", "what state_dict() gave", f"another value ({error})", ANEW
+            ) from error
+        self._resumed, self.looks, self.memorised_at = True, looks, memorised_at
 
     def write_state(self) -> None:
         """Keep the state beside the checkpoints, for loops that have no state of their own."""
-        text = json.dumps(self.state_dict(), indent=1) + "\n"
-        self.recorder.do(lambda: write_text(self.path / STATE, text))
+        state = self.state_dict()
+        self.recorder.do(lambda: write_document(self.path / STATE, state))
 
     def until(self, last: float) -> None:
         """Say which epoch or step is the last, where nobody said so before."""

@@ -22,7 +22,8 @@ import numpy as np
 
 from undertow.errors import BadValue
 from undertow.files import aside, write_text
-from undertow.labels.given_files import GUARD, RISKY, Shown
+from undertow.labels.given_files import Shown
+from undertow.spreadsheets import write_csv
 from undertow.stored.tables import write_table as write_sealed
 
 if TYPE_CHECKING:
@@ -101,8 +102,7 @@ def save_table(table: Frame, path: Path) -> Path:
     if path.suffix == ".parquet":
         write_sealed(path, table)
     else:
-        with aside(path) as part:
-            _guarded(table).to_csv(part, index=False)
+        write_csv(path, table)
     return path
 
 
@@ -235,12 +235,3 @@ def _labels(found: "LabelErrors", numbers: Any) -> Any:
 
     whole = numbers.astype("int64")
     return pd.arrays.IntegerArray(whole, whole < 0) if (whole < 0).any() else whole
-
-
-def _guarded(table: Frame) -> Frame:
-    texts = table.select_dtypes(["object", "string"]).columns
-    return table.assign(**{name: [_guard(cell) for cell in table[name]] for name in texts})
-
-
-def _guard(cell: Any) -> Any:
-    return GUARD + cell if isinstance(cell, str) and cell[:1] and cell[0] in RISKY else cell

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadData, BadValue, NotThere, unknown
+from undertow.spreadsheets import unguarded
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz", ".parquet")
 COLUMNS = (".csv", ".parquet", ".npy", ".npz", ".txt")
-GUARD, RISKY = "'", "=+-@\t\r"
 """A cell of text that begins like a formula is written behind an apostrophe, as spreadsheets run it otherwise."""
 WHOLE = re.compile(r"[-+]?(0|[1-9]\d*)(\.\d*)?")
 
@@ -105,11 +105,6 @@ def as_labels(cells: Sequence[str]) -> NDArray[Any]:
     if all(text is None or WHOLE.fullmatch(text) for text in known):
         return np.array([-1.0 if text is None else float(text) for text in known])
     return np.array(known, dtype=object)
-
-
-def unguarded(text: str) -> str:
-    """A text without the apostrophe that keeps spreadsheets from running it."""
-    return text[1:] if text[:1] == GUARD and text[1:2] and text[1] in RISKY else text
 
 
 def read_rows(path: Path, who: str) -> tuple[list[str], list[list[str]]]:

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from undertow.errors import BadData, unknown
 from undertow.labels.given import GivenLabels
-from undertow.labels.given_files import WHOLE, check_file, read_rows, unguarded, unreadable
+from undertow.labels.given_files import WHOLE, check_file, read_rows, unreadable
+from undertow.spreadsheets import unguarded
 
 WHO = "labels --apply"
 LABEL_COLUMNS = ("reviewed", "label")

@@ -86,12 +86,12 @@ def _pictures(x: Any, shown: Shown, rows: NDArray[np.int64]) -> dict[str, Any] |
 
 
 def _thumbnail(path: Path) -> NDArray[np.uint8]:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
         with Image.open(path) as opened:
             small = opened.convert("RGB")
-    except (OSError, UnidentifiedImageError) as error:
+    except Exception as error:  # Pillow's readers raise whatever their format's code runs into; bombs too
         raise BadData(
             f"--images: {path} cannot be read as a picture. Mend it or leave --images out."
         ) from error

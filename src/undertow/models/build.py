@@ -10,8 +10,10 @@ network is built on the CPU whatever the default device, so that all machines st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import prod
 
 import torch
 
@@ -23,6 +25,7 @@ from undertow.models.mlp import mlp, mlp2d
 from undertow.models.network import Ends, Network
 from undertow.models.resnet import resnet18, resnet_cifar
 from undertow.models.vgg import vgg16
+from undertow.room import check_room
 
 BUILDERS: Mapping[str, Callable[..., Network]] = {
     "mlp": mlp,
@@ -40,6 +43,10 @@ BUILDERS: Mapping[str, Callable[..., Network]] = {
     "vit": vit,
 }
 """What builds each model of the catalogue; arguments are `Ends` and the model's options."""
+
+
+LARGE = 10**8
+"""Weights from which on a model is drawn up first, without memory, to see whether it fits."""
 
 
 def build_model(
@@ -63,7 +70,24 @@ def build_model(
     if not 0 <= seed < 2**63:
         raise BadValue(f"{parsed.name}: seed", "a whole number from 0 to 2^63 - 1", seed)
     ends = Ends(parsed.name, shape, classes, vocabulary)
+    if _may_be_large(spec, sizes):
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            _check_size(BUILDERS[parsed.name](ends, **parsed.options), spec)
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         # torch.manual_seed would also seed the generators of all GPUs, which fork_rng does not restore here.
         torch.default_generator.manual_seed(seed)
         return BUILDERS[parsed.name](ends, **parsed.options)
+
+
+def _may_be_large(spec: str, sizes: Sequence[int]) -> bool:
+    """Whether the sizes that were asked for could make millions of weights; torch's dry run takes seconds to load."""
+    told = [int(number) for number in re.findall(r"\d+", spec)]
+    *shape, last = sizes
+    widest = sorted([prod(shape), last, 1, *told])[-2:]
+    return prod(widest) * (1 + len(told)) > LARGE
+
+
+def _check_size(drawn: Network, spec: str) -> None:
+    """Refuse what the memory cannot hold: the system would promise it, and kill the process that uses it."""
+    size = sum(one.nbytes for one in (*drawn.parameters(), *drawn.buffers()))
+    check_room(size, f"the weights of {spec[:60]!r}", "Take a smaller model, or smaller inputs.")

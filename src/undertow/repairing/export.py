@@ -27,12 +27,12 @@ from torch import Tensor, nn
 from undertow._version import __version__
 from undertow.errors import BadFile, BadValue, NotThere, RunProblem
 from undertow.features.tap import Inputs, call, main_tensor
-from undertow.files import aside
+from undertow.files import aside, together
 from undertow.repairing.graft import Graft, Stopped, SubspaceHead, cut_body
 from undertow.stored.documents import RepairDocument
-from undertow.stored.door import read_document, write_document
+from undertow.stored.door import document_text, read_document
 from undertow.stored.seals import file_hash
-from undertow.stored.tensors import write_tensors
+from undertow.stored.tensors import write_tensors_part
 from undertow.training.foreign import load_weights, read_weights
 from undertow.training.prepare import build_from_facts
 
@@ -64,14 +64,19 @@ def save_repaired(
         for name, value in repaired.state_dict().items()
         if name not in left_out
     }
-    write_tensors(target, tensors)
-    facts = {
-        "format": FORMAT, "undertow": __version__, "tensors": file_hash(target),
-        "model": None if model is None else dict(model), **_describe(repaired), "left_out": sorted(left_out),
-        **(about or {}),
+    said = {
+        "format": FORMAT, "undertow": __version__, "model": None if model is None else dict(model),
+        **_describe(repaired), "left_out": sorted(left_out), **(about or {}),
     }  # fmt: skip
-    write_document(target.with_suffix(".json"), facts)
+    _write_pair(target, tensors, said)
     return target, target.with_suffix(".json")
+
+
+def _write_pair(target: Path, tensors: dict[str, Tensor], said: Mapping[str, Any]) -> None:
+    """Both files are written before either takes its place: who is killed on the way leaves a pair, old or new."""
+    with together(target.parent), aside(target.with_suffix(".json")) as facts, aside(target) as part:
+        write_tensors_part(part, tensors)
+        facts.write_text(document_text({**said, "tensors": file_hash(part)}), encoding="utf-8")
 
 
 def load_repaired(path: str | Path, model: Callable[[], nn.Module] | None = None) -> nn.Module:
@@ -234,6 +239,9 @@ def _read_facts(target: Path) -> dict[str, Any]:
     missing = [name for name in GRAFT_FIELDS if facts.get(name) is None] if facts["kind"] == "graft" else []
     if missing:
         raise BadFile(path, missing[0], "wanted a value, but there is none")
+    head = facts.get("head")
+    if head and head["dim"] * (head.get("classes") or sum(head["sizes"])) > target.stat().st_size:
+        raise BadFile(path, "head", f"wanted the head in {target.name}, got a larger one")
     if facts["tensors"] != file_hash(target):
         raise RunProblem(f"{path} describes another file than {target.name}. Keep the two files together.")
     return {"model": None, "of": "a model", "left_out": [], **facts}

@@ -19,6 +19,7 @@ import pandas as pd
 
 from undertow.errors import BadFile, NotThere
 from undertow.report.saved import Frame
+from undertow.spreadsheets import unguarded
 from undertow.stored.door import MOST_JSON, check_regular
 from undertow.stored.study_folder import AGAIN, read_claims, read_study_facts
 from undertow.stored.tables import STUDY_ROWS, read_frame
@@ -30,6 +31,7 @@ PLACES = ("study.json", "*/study.json", "*/*/study.json", "*/*/*/study.json")
 MEANINGS = {"holds": "good", "does not hold": "bad"}
 NUMBERS = ("paper", "ours", "low", "high", "seeds", "tolerance")
 """The columns of comparison.csv where nothing means no number; in the others it is an empty text."""
+TEXTS = ("case", "measure", "where", "source")
 NO_PLACE = ("case", "measure", "value", "low", "high", "n", "seed", "checkpoint", "note")
 
 
@@ -139,9 +141,7 @@ def read_study(folder: Path) -> SavedStudy:
 
 def _csv(path: Path) -> Frame:
     check_regular(path, MOST_JSON)
-    kinds: Any = dict.fromkeys(NUMBERS, "float64") | dict.fromkeys(
-        ("case", "measure", "where", "source"), "str"
-    )
+    kinds: Any = dict.fromkeys(NUMBERS, "float64") | dict.fromkeys(TEXTS, "str")
     try:
         table = pd.read_csv(
             path, keep_default_na=False, na_values={name: [""] for name in NUMBERS}, dtype=kinds
@@ -154,7 +154,7 @@ def _csv(path: Path) -> Frame:
     missing = [name for name in ("case", "measure", "ours", "within") if name not in table]
     if missing:
         raise BadFile(path, f"column {missing[0]}", "wanted it, but there is none", AGAIN)
-    return table
+    return table.assign(**{name: table[name].map(unguarded) for name in TEXTS if name in table})
 
 
 def ranged(mean: float, low: float, high: float, seeds: float) -> str:

@@ -1,7 +1,7 @@
 """The schema of each JSON document that undertow writes; `read_document` holds files to them.
 
-Run, audit, study, claims, a saved repair, the mark of a store, the words of a failed task. Unknown fields are
-refused: who adds a field adds it here.
+Run, audit, study, claims, a saved repair, a watched training, the mark of a store, the words of a failed task.
+Unknown fields are refused: who adds a field adds it here.
 """
 
 from __future__ import annotations
@@ -104,6 +104,16 @@ class AuditedData(Part):
     samples: Whole | None = None
 
 
+class LookedAt(Part):
+    """What of a run was audited."""
+
+    checkpoints: Size
+    samples: Size
+    of_checkpoints: Size
+    of_samples: Size
+    seconds: Annotated[float, Meta(ge=0)]
+
+
 class AuditDocument(Document):
     """audit.json, of an audit or of a search for wrong labels without a run."""
 
@@ -117,7 +127,7 @@ class AuditDocument(Document):
     verdict: list[FindingPart] = []
     measures: dict[Name, float | None] = {}
     quick: bool = False
-    part: dict[Name, float] | None = None  # what of a run was looked at, where that was not all
+    part: LookedAt | None = None  # where that was not all
     settings: dict[Name, Scalar | list[Scalar] | dict[Name, Scalar]] = {}
     data: AuditedData | None = None
     sections: list[Name] | None = None
@@ -161,14 +171,19 @@ class ClaimPart(Part):
     cause: Text | None = None
 
 
-class HeadPart(Part):
-    """The head of a graft."""
+class LinearHeadPart(Part, tag_field="kind", tag="linear"):
+    """The linear head of a graft."""
 
-    kind: Literal["linear", "subspace"]
-    dim: Size | None = None
-    classes: Size | None = None
-    bias: bool = True
-    sizes: Annotated[list[Whole], Meta(max_length=1_000_000)] | None = None
+    dim: Size
+    classes: Size
+    bias: bool
+
+
+class SubspaceHeadPart(Part, tag_field="kind", tag="subspace"):
+    """The head of a graft that compares with a subspace for each class."""
+
+    dim: Size
+    sizes: Annotated[list[Whole], Meta(min_length=1, max_length=1_000_000)]
 
 
 class RepairDocument(Document, forbid_unknown_fields=False):
@@ -184,8 +199,17 @@ class RepairDocument(Document, forbid_unknown_fields=False):
     entering: bool | None = None
     conv: Name | None = None
     tokens: Name | None = None
-    head: HeadPart | None = None
+    head: LinearHeadPart | SubspaceHeadPart | None = None
     left_out: list[Name] = []
+
+
+class WatchDocument(Document):
+    """watch.json: what was seen of a training so far."""
+
+    format: Whole
+    unit: Literal["epoch", "step"]
+    looks: list[dict[Name, Any]] = []  # held to by Look
+    memorised_at: Whole | None = None
 
 
 class StoreDocument(Document):

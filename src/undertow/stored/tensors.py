@@ -49,21 +49,28 @@ class Header(NamedTuple):
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], words: Mapping[str, str] | None = None) -> None:
     """Write a sealed safetensors file, as a whole or not at all."""
+    with aside(path) as part:
+        write_tensors_part(part, tensors, words)
+
+
+def write_tensors_part(
+    part: Path, tensors: dict[str, Tensor], words: Mapping[str, str] | None = None
+) -> None:
+    """Write such a file to a path that nobody reads yet."""
     from safetensors import SafetensorError
     from safetensors.torch import save, save_file
 
-    with aside(path) as part:
-        try:
-            said = {**(words or {}), CONTENT: BLANK, HEADER: BLANK}
-            if _speakable(part):
-                save_file(tensors, part, metadata=said)
-            else:
-                part.write_bytes(save(tensors, said))
-        except SafetensorError as error:
-            # The library hides the system's error number in its text.
-            number = re.search(r"os error (\d+)", str(error))
-            raise OSError(int(number.group(1)) if number else 5, str(error)) from error
-        seal_file(part)
+    try:
+        said = {**(words or {}), CONTENT: BLANK, HEADER: BLANK}
+        if _speakable(part):
+            save_file(tensors, part, metadata=said)
+        else:
+            part.write_bytes(save(tensors, said))
+    except SafetensorError as error:
+        # The library hides the system's error number in its text.
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(number.group(1)) if number else 5, str(error)) from error
+    seal_file(part)
 
 
 def seal_file(part: Path) -> None:

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from undertow._version import __version__
 from undertow.errors import NotThere
-from undertow.files import aside, write_text
+from undertow.files import write_text
+from undertow.spreadsheets import write_csv
 from undertow.stored.documents import StudyDocument
 from undertow.stored.door import speakable, write_document
 from undertow.stored.seals import file_hash
@@ -147,8 +148,7 @@ class StudyOutcome:
     def save(self, folder: Path) -> None:
         """Write rows, comparison, claims and facts."""
         write_table(folder / "rows.parquet", self.findings.rows)
-        with aside(folder / "comparison.csv") as part:
-            self.comparison().to_csv(part, index=False)
+        write_csv(folder / "comparison.csv", self.comparison())
         write_text(
             folder / "claims.json", json.dumps(speakable(self._claims()), indent=2, ensure_ascii=False) + "\n"
         )

@@ -51,12 +51,18 @@ def _build(folder: Path) -> nn.Module:
     transformers = _library("transformers", folder)
     name = str(read_json(folder / CONFIG)["architectures"][0])
     kind = getattr(transformers, name, None)
-    if kind is None:
+    if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
         raise NotThere(
             f"{folder / CONFIG}: transformers {transformers.__version__} has no {name}. Code in a folder is never run. "
             f"{WAY_OUT}"
         )
-    return kind(transformers.AutoConfig.from_pretrained(folder))
+    try:
+        return kind(transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise RunProblem(
+            f"{folder / CONFIG}: transformers cannot build {name} from it: {said} {WAY_OUT}"
+        ) from error
 
 
 def weights_for(model: nn.Module, folder: Path) -> dict[str, Tensor]:
@@ -109,14 +115,14 @@ def _base_model(folder: Path) -> nn.Module:
     source = str(config.get("base_model_name_or_path") or "")
     named = cast("dict[str, str]", config.get("auto_mapping") or {}).get("base_model_class")
     kind = getattr(transformers, named or TASKS.get(str(config.get("task_type")), ""), None)
-    if kind is None or not source:
+    if kind is None or not hasattr(kind, "from_pretrained") or not source:
         raise NotThere(f"{folder / ADAPTER} does not say what its base model is. {WAY_OUT}")
     place = source if Path(source).is_absolute() or not (folder / source).exists() else str(folder / source)
     labels = _labels_of(folder)
     try:
         # A head of another size is the adapter's own, which comes with it.
         options: dict[str, Any] = {} if labels is None else {"num_labels": labels}
-        return kind.from_pretrained(place, ignore_mismatched_sizes=True, **options)
+        return kind.from_pretrained(place, ignore_mismatched_sizes=True, trust_remote_code=False, **options)
     except (OSError, ValueError) as error:
         raise NotThere(f"{folder}: its base model {source!r} cannot be loaded. {WAY_OUT}") from error
 
@@ -143,8 +149,9 @@ def read_tokenizer(folder: Path) -> Any | None:
         return None
     try:
         transformers = import_module("transformers")
-        return transformers.AutoTokenizer.from_pretrained(folder)
-    except (ImportError, OSError, ValueError, KeyError):
+        # Said outright: asked for nothing, transformers would ask at the terminal whether to run the folder's code.
+        return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except (ImportError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # it only shows texts
 
 

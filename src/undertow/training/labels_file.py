@@ -27,8 +27,9 @@ from pyarrow import csv, parquet
 from torch import Tensor
 
 from undertow.data.samples import Samples
-from undertow.errors import BadData, BadValue, NotThere, unknown
-from undertow.files import aside
+from undertow.errors import BadData, BadValue, ChangedFile, NotThere, unknown
+from undertow.stored.seals import check_seal
+from undertow.stored.tables import write_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +61,7 @@ class LabelsFile:
             raise BadData(f"{path}: wanted at least one sample, got an empty table.")
         sample, label = (torch.from_numpy(_whole_numbers(table, name, path)) for name in COLUMNS)
         metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
-        inputs = metadata[INPUTS_KEY].decode() if INPUTS_KEY in metadata else None
+        inputs = metadata[INPUTS_KEY].decode(errors="replace") if INPUTS_KEY in metadata else None
         return cls.of(sample, label, inputs, str(path))
 
     @classmethod
@@ -96,8 +97,7 @@ class LabelsFile:
         table = pa.table(columns)
         if self.inputs is not None:
             table = table.replace_schema_metadata({INPUTS_KEY: self.inputs.encode()})
-        with aside(Path(path)) as part:
-            parquet.write_table(table, part)
+        write_table(Path(path), table)
 
     @cached_property
     def mark(self) -> str:
@@ -153,9 +153,16 @@ def _read_table(path: Path) -> pa.Table:
     if not path.is_file():
         raise NotThere(f"There is no labels file {path}. It has the columns sample and label.")
     try:
-        return parquet.read_table(path) if path.suffix == ".parquet" else csv.read_csv(path)
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
+        if path.suffix == ".csv":
+            return csv.read_csv(path)
+        with path.open("rb") as file:
+            check_seal(file, path)  # one of ours that changed would train on other labels
+            file.seek(0)
+            return parquet.read_table(file, use_threads=False)
+    except ChangedFile:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise BadData(f"{path}: wanted a table of labels, but it cannot be read ({reason}).") from error
 
 

@@ -1,0 +1,8 @@
+"""The tests here damage files in the same ways."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,221 @@
+"""Tests of tests: small seeded changes to the code that matters most; a change that no test notices is a hole.
+
+    python tests/tools/mutants.py 15                        # of each module; killed, survived, and where
+    python tests/tools/mutants.py 40 --only moments --seed 3
+
+A comparison, an operator, a constant or a condition is changed, or a statement dropped; words, types, defaults of
+annotations and errors are left alone. The tests of the module run on the changed copy in a process that is forked off
+after the imports, and stop at the first failure. A change that makes them hang is noticed too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LATENT = ["tests/latent/test_contract.py", "tests/latent/test_parity.py"]
+MODULES: dict[str, tuple[list[str], list[str]]] = {
+    "masc": (["latent/masc.py", "latent/subspace.py"], ["tests/latent/test_masc.py", *LATENT]),
+    "velpic": (["latent/velpic.py"], ["tests/latent/test_velpic.py", *LATENT]),
+    "lda": (["latent/discriminant.py"], ["tests/latent/test_discriminant.py", *LATENT]),
+    "nearest": (["latent/nearest.py"], ["tests/latent/test_nearest.py", *LATENT]),
+    "logistic": (["latent/logistic.py"], ["tests/latent/test_logistic.py", *LATENT]),
+    "moments": (["features/moments.py"], ["tests/features/test_moments.py"]),
+    "d_lr": (
+        ["richness/alignment.py"],
+        ["tests/richness/test_low_rank.py", "tests/richness/test_measure.py"],
+    ),
+    "composer": (
+        [f"temporal/{one}.py" for one in ("compose_split", "compose_merge", "batchnorm")],
+        ["tests/temporal/test_compose.py"],
+    ),
+    "noise model": (
+        ["labels/noise_model.py"],
+        ["tests/labels/test_noise_model.py", "tests/labels/test_rate.py"],
+    ),
+    "session": (["session/session.py"], ["tests/session"]),
+}
+SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add,
+    ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Pow: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+SLOWEST = 5.0
+"""Times the undisturbed tests after which a changed one counts as hung, and at least a minute."""
+
+
+def spots(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Nodes that can be changed, with the way."""
+    for node in walk(tree):
+        if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
+            yield node, "comparison"
+        elif isinstance(node, ast.BinOp | ast.AugAssign | ast.BoolOp) and type(node.op) in SWAPS:
+            yield node, "operator"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+            yield node, "constant"
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
+            yield node, "sign"
+        elif isinstance(node, ast.If | ast.IfExp):
+            yield node, "condition"
+        elif (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)) or isinstance(
+            node, ast.AugAssign
+        ):
+            yield node, "dropped"
+
+
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those of words, types, errors and imports that only types need."""
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "type_params"):
+            continue
+        for own in value if isinstance(value, list) else [value]:
+            if isinstance(own, ast.AST) and not _is_talk(own):
+                yield from walk(own)
+
+
+def _is_talk(node: ast.AST) -> bool:
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom)
+
+
+def change(node: ast.AST, way: str) -> None:
+    """Change the node in place."""
+    match node:
+        case ast.Compare():
+            node.ops[0] = SWAPS[type(node.ops[0])]()
+        case ast.BinOp() | ast.BoolOp():
+            node.op = SWAPS[type(node.op)]()
+        case ast.AugAssign() if way == "operator":
+            node.op = SWAPS[type(node.op)]()
+        case ast.Constant(value=bool()):
+            node.value = not node.value
+        case ast.Constant():
+            node.value = node.value + 1 if isinstance(node.value, int) else node.value * 2 + 0.1
+        case ast.UnaryOp(op=ast.Not()):
+            node.op, node.operand = ast.Not(), ast.UnaryOp(ast.Not(), node.operand)
+        case ast.UnaryOp():
+            node.op = ast.UAdd()
+        case ast.If() | ast.IfExp():
+            node.test = ast.UnaryOp(ast.Not(), node.test)
+        case _:
+            node.__class__, node.__dict__ = ast.Pass, {"lineno": node.lineno, "col_offset": node.col_offset}
+
+
+def mutants(path: Path) -> list[tuple[str, str]]:
+    """Each change to a module: where and which, and the changed source."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    count = len(list(spots(tree)))
+    found: list[tuple[str, str]] = []
+    for number in range(count):
+        own = copy.deepcopy(tree)
+        node, way = list(spots(own))[number]
+        before = ast.unparse(node)[:70].splitlines()[0]
+        change(node, way)
+        after = ast.unparse(node)[:70].splitlines()[0]
+        found.append(
+            (
+                f"{path.name}:{node.lineno} {way}: {before} -> {after}",
+                ast.unparse(ast.fix_missing_locations(own)),
+            )
+        )
+    return found
+
+
+def run_tests(source: Path, tests: list[str], within: float | None) -> str:
+    """How the tests ended on the code in `source`: passed, failed or hung."""
+    child = os.fork()
+    if not child:
+        _be_pytest(source, tests)
+    late = None if within is None else time.monotonic() + within
+    while True:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return "passed" if os.waitstatus_to_exitcode(status) == 0 else "failed"
+        if late is not None and time.monotonic() > late:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return "hung"
+        time.sleep(0.02)
+
+
+def _be_pytest(source: Path, tests: list[str]) -> None:
+    os.setsid()
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    os.chdir(ROOT)
+    sys.path.insert(0, str(source))
+    os.environ["PYTHONPATH"] = str(source)
+    import pytest
+
+    code = 1
+    try:
+        code = int(
+            pytest.main([*tests, "-x", "-q", "-m", "not slow and not realdata", "-p", "no:cacheprovider"])
+        )
+    finally:
+        os._exit(code)
+
+
+def attack(name: str, many: int, seed: int, source: Path) -> dict[str, object]:
+    """Change one module `many` times; what became of it."""
+    files, tests = MODULES[name]
+    began = time.monotonic()
+    if run_tests(source, tests, None) != "passed":
+        return {"module": name, "error": "the tests fail on the unchanged code"}
+    within = max(60.0, SLOWEST * (time.monotonic() - began))
+    every = [(path, *one) for path in files for one in mutants(source / "undertow" / path)]
+    chosen = random.Random(f"{seed} {name}").sample(every, min(many, len(every)))
+    survived: list[str] = []
+    for path, where, text in chosen:
+        target = source / "undertow" / path
+        whole = target.read_text(encoding="utf-8")
+        target.write_text(text, encoding="utf-8")
+        try:
+            if run_tests(source, tests, within) == "passed":
+                survived.append(where)
+        finally:
+            target.write_text(whole, encoding="utf-8")
+    killed = len(chosen) - len(survived)
+    return {"module": name, "of": len(every), "tried": len(chosen), "killed": killed, "survived": survived}
+
+
+def main() -> None:
+    """Change, test, tell."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("many", type=int, nargs="?", default=15)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*", default=list(MODULES))
+    asked = parser.parse_args()
+    import numpy  # noqa: F401
+    import pandas  # noqa: F401
+    import pytest  # noqa: F401
+    import sklearn  # noqa: F401
+    import torch
+
+    torch.set_num_threads(1)
+    sys.dont_write_bytecode = True
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        shutil.copytree(
+            ROOT / "src" / "undertow", Path(folder) / "undertow", ignore=shutil.ignore_patterns("__pycache__")
+        )
+        for name in asked.only:
+            print(json.dumps(attack(name, asked.many, asked.seed, Path(folder))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
