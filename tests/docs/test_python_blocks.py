@@ -12,7 +12,9 @@ from reader import PAGES, SMALLER_PYTHON, blocks, made_smaller, names_for
 
 OWN = {"start.md", "while-training.md", "own-runs.md"}
 """These need nothing from a reader: they run in an empty folder, with no name given."""
-HAVING = {page.name: page for page in PAGES if blocks(page, "python")}
+TUTORIALS = {"noisy-labels.md", "lightning-run.md"}
+"""Written from notebooks, which test_notebooks.py runs."""
+HAVING = {page.name: page for page in PAGES if blocks(page, "python") and page.name not in TUTORIALS}
 
 
 def run_blocks(page: Path, names: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
