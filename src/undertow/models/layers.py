@@ -172,9 +172,15 @@ def _before_head(model: nn.Module, head: str, blocks: list[str]) -> str:
 def _last_inside(model: nn.Module, name: str, blocks: list[str]) -> str:
     """`name`, or its last child as long as it holds blocks: the output of such a whole may be no tensor."""
     while any(name != block and _contains(name, block) for block in blocks):
-        own, _ = next(_children_before(model.get_submodule(name), None))
-        name = f"{name}.{own}"
+        children = _children_before(model.get_submodule(name), None)
+        name = f"{name}.{next(own for own, child in children if not _is_table(child))}"
     return name
+
+
+def _is_table(module: nn.Module) -> bool:
+    """Buffers alone, and no statistics of a norm: rotary positions, which Llama defines after its last norm."""
+    buffers = {name.rpartition(".")[2] for name, _ in module.named_buffers()}
+    return bool(buffers) and "running_mean" not in buffers and next(module.parameters(), None) is None
 
 
 def _children_before(module: nn.Module, name: str | None) -> Iterator[tuple[str, nn.Module]]:

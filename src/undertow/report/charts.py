@@ -74,7 +74,7 @@ def accuracy(saved: Saved) -> Iterator[Chart]:
             note="The model itself, and the best layer of each probe. Bands are 95 % intervals of each curve alone. "
             "The interval of the best layer at the top of the page is wider, because that layer was picked. Click or "
             "slide to choose a checkpoint.",
-            height=270, x=Axis(saved.unit), y=SHARE, series=series,
+            height=262, x=Axis(saved.unit), y=SHARE, series=series,
         )  # fmt: skip
 
 

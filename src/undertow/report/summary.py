@@ -108,8 +108,8 @@ def _repair(saved: Saved) -> Tile | None:
     if best is None:
         return None
     # Another base than the whole test split's: the best layer was chosen on the other half of the samples.
-    where = f"judged on {best['count']:,} test samples{_share_of_test(saved, best['count'])}"
-    detail = f"from {percent(best['before'])}, {where}: {best['name']} at {best['layer']}"
+    where = f"on {best['count']:,} test samples{_share_of_test(saved, best['count'])}"
+    detail = f"from {percent(best['before'])} {where}: {best['name']} at {best['layer']}"
     return Tile("After repair", percent(best["after"]), detail)
 
 
@@ -118,8 +118,8 @@ def _share_of_test(saved: Saved, count: int) -> str:
     whole = (saved.audit.get("data") or {}).get("test")
     if not isinstance(whole, int) or count >= whole:
         return ""
-    half = "half of them" if abs(2 * count - whole) <= 2 else f"of {whole:,}"
-    return f" ({half}; the others chose the head)"
+    others = "the other half" if abs(2 * count - whole) <= 2 else f"the other {whole - count:,}"
+    return f" ({others} chose the head)"
 
 
 def _fitted(saved: Saved) -> Tile | None:

@@ -11,7 +11,7 @@ import pytest
 import undertow as ut
 from undertow.cli.app import app
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
@@ -52,3 +52,13 @@ def test_python_examples_compile_and_use_names_that_exist(page: Path):
         compile(block, page.name, "exec")
     for name in set(re.findall(r"\but\.([A-Za-z_]+)", page.read_text(encoding="utf-8"))):
         assert name in ut.__all__, name
+
+
+def test_every_page_is_in_the_site_and_in_llms_txt():
+    """Fails if a page is written and nobody can find it."""
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    assert {page for page in pages if page not in site} == set()
+    assert {page for page in pages if f"({page})" not in listed} == {"index.md", "labels-measured.md"}
+    assert set(re.findall(r"\]\((\S+\.md)\)", listed)) <= pages
