@@ -146,8 +146,9 @@ def load_given(run: Run, source: str | None, scaling: str | None) -> DataSet | N
     chosen = scaling or (data.scaling if source.partition(":")[0] in DATA else _plain(data))
     hint = "" if scaling else ". If it was trained on others, say so with --scaling"
     note = f"{SCALINGS[chosen]} (--scaling {chosen}){hint}."
-    # What the loader said of pixels is about how undertow would train on them.
-    return replace(data, scaling=chosen, note=note if data.kind == "image" else data.note)
+    return replace(
+        data, scaling=chosen, note=f"{note} {data.note}".strip() if data.kind == "image" else data.note
+    )
 
 
 def _check_free(run: Run, source: str | None) -> None:
