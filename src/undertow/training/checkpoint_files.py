@@ -134,6 +134,11 @@ def stem(path: Path) -> str:
     return path.name.removesuffix(ending_of(path))
 
 
+def kept_beside(path: Path) -> Path:
+    """The folder for what is found out of one checkpoint's file."""
+    return path.with_name(f"{stem(path)}-undertow")
+
+
 def holds_weights(folder: Path) -> bool:
     """Whether a folder is one checkpoint, as transformers, peft and accelerate write it."""
     return any((folder / name).is_file() for name in STANDARD)
