@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from undertow.cli.screen import percent
 from undertow.errors import BadData, BadValue
 from undertow.session.reader import ENTERING
-from undertow.words import layer_name
+from undertow.words import layer_name, moment_words
 
 if TYPE_CHECKING:
     from undertow.data.samples import DataSet
@@ -47,20 +47,23 @@ class Recommended:
     def command(self) -> str:
         """Makes the new head."""
         epoch, layer = self.choice.graft
+        which = "" if self.unit == "model" else f" --checkpoint {epoch}"
         where = "" if layer == ENTERING else f" --layer {quote(layer)}"
-        return f"undertow repair {quote(str(self.run))} --checkpoint {epoch}{where} --out fixed.safetensors"
+        return f"undertow repair {quote(str(self.run))}{which}{where} --out fixed.safetensors"
 
     def words(self) -> str:
         """For the screen."""
-        own = f"{self.unit} {self.choice.epoch}"
+        own = moment_words(self.unit, self.choice.epoch)
         use = f"{own.capitalize()} is the checkpoint to use, as far as noisy labels can tell."
+        if self.unit == "model":
+            use = "There is one checkpoint only."
         return f"{use} {self._head_words(own)}"
 
     def _head_words(self, own: str) -> str:
         epoch, layer = self.choice.graft
         promise = percent(self.choice.promises[self.choice.graft])
         head = "A new head" if layer == ENTERING else f"A new head on {layer_name(layer)}"
-        head = f"{head} of {self.unit} {epoch} promises {promise}"
+        head = f"{head} of {moment_words(self.unit, epoch)} promises {promise}"
         if self.tried is None or not self.tried.accepted:
             reason = self.why_not if self.tried is None else self.tried.reason
             return f"{head}, but the test samples do not support it: {reason.rstrip('.')}."

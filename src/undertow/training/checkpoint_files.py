@@ -99,10 +99,16 @@ def find_checkpoints(folder: Path, pattern: str | None = None) -> Found:
     places, others = _candidates(folder)
     chosen = _by_names(places) if pattern is None else _numbered(places, _compiled(pattern), "epoch")
     if not chosen:
+        if pattern is not None and places:
+            raise NotThere(
+                f"{folder}: none of its {len(places)} checkpoints, such as {places[0].name}, matches the "
+                f"pattern {pattern!r}. Correct it, or leave it out."
+            )
         kinds = ", ".join(ENDINGS)
         raise NotThere(
             f"{folder}: wanted checkpoints ({kinds}, or folders with weights in them) whose names carry an epoch or a "
-            f"step, got {len(places)} such files without a number. Rename them or give a pattern such as 'ckpt_(\\d+)'."
+            f"step, got {len(places)} such files without a number. Rename them, give a pattern such as "
+            "'ckpt_(\\d+)', or open one of them by its own path."
         )
     _refuse_doubles(chosen)
     taken = {one.path for one in chosen}
