@@ -140,7 +140,10 @@ def repairs(head: tuple[float, float, float], graft: tuple[float, float, float])
     """Gains with their ends."""
 
     def judged(gain: float, low: float, high: float) -> Judgement:
-        return Judgement("better", "why", 500, 0.7, 0.7 + gain, gain, low, high)
+        # As the gate answers: an interval that reaches 0 is not worth it.
+        return Judgement(
+            "better" if low > 0 else "not worth it", "why", 500, 0.7, 0.7 + gain, gain, low, high
+        )
 
     found = (
         RepairFound("head", "head", judged(*head)),

@@ -152,6 +152,7 @@ def foreign(plain, tmp_path, monkeypatch):
     )
     shutil.copytree(plain, tmp_path / "ck")
     np.savez(tmp_path / "mine.npz", x_train=x, y_train=given, x_test=x2, y_test=y2)
+    monkeypatch.setenv("UNDERTOW_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -182,3 +183,47 @@ def test_model_and_data_are_remembered(foreign, capsys, monkeypatch):
     assert json.loads(third)["measures"]["accuracy"] == json.loads(first)["measures"]["accuracy"]
     assert (foreign / "ck" / "epoch_60-undertow" / "audit.json").is_file()
     assert told(capsys, "audit", one, *quick)[0] == 0
+
+
+def test_what_somebody_else_remembered_runs_no_code(foreign, capsys, monkeypatch):
+    """opened.json names a module: in a folder that was sent, or changed since, it must not be imported."""
+    flags = ["--lenses", "latent", "--probes", "velpic", "--checkpoints", "last", "--no-report", "--json"]
+    assert told(capsys, "audit", "ck", "--model", "somenet:build", "--data", "mine.npz", *flags)[0] == 0
+    kept = foreign / "ck" / "opened.json"
+    (foreign / "evilnet.py").write_text("raise SystemExit('ran')\n")
+    own = kept.read_text()
+    kept.write_text(own.replace("somenet:build", "evilnet:build"))
+    code, _, error = told(capsys, "audit", "ck", *flags)
+    assert code == 2
+    assert "Add --model package.module:function" in error
+    kept.write_text(own)
+    assert told(capsys, "audit", "ck", *flags)[0] == 0
+    monkeypatch.setenv("UNDERTOW_CACHE", str(foreign / "of somebody else"))
+    assert told(capsys, "audit", "ck", *flags)[0] == 2
+
+
+def test_one_checkpoint_in_every_command(foreign, capsys):
+    """After one command was told of its model and data, the others need its path only."""
+    one = "ck/epoch_60.pt"
+    quick = ["--lenses", "latent", "--probes", "velpic", "--no-report"]
+    assert told(capsys, "audit", one, "--model", "somenet:build", "--data", "mine.npz", *quick)[0] == 0
+    for words in (["layers", one], ["cuts", one], ["report", one], ["show", one]):
+        code, _, error = told(capsys, *words)
+        assert code == 0, (words, error)
+    assert (foreign / "ck" / "epoch_60-undertow" / "report.html").is_file()
+
+
+def test_names_in_a_file(foreign):
+    """By the order that the file gives, else by the alphabet, and then that is said."""
+    names = np.array(NAMES)
+    arrays = {"x_train": x.numpy(), "y_train": names[given], "x_test": x2.numpy(), "y_test": names[y2]}
+    np.savez(foreign / "ordered.npz", **arrays, classes=names)
+    found = ut.load_data(foreign / "ordered.npz")
+    assert torch.equal(found.train.y, given)
+    assert found.classes == tuple(NAMES)
+    assert "alphabet" not in found.note
+    np.savez(foreign / "named.npz", **arrays)
+    other = ut.load_data(foreign / "named.npz")
+    order = sorted(NAMES)
+    assert [order[at] for at in other.test.y.tolist()] == [NAMES[at] for at in y2.tolist()]
+    assert "numbered by the alphabet (eight 0" in other.note

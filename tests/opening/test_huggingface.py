@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import undertow as ut
-from undertow.errors import NotThere, RunProblem
+from undertow.errors import BadData, NotThere, RunProblem
 
 from . import worlds
 
@@ -139,3 +139,21 @@ def test_one_audit_from_the_folder_alone(bert, tmp_path):
     )
     right = float((answers(loaded(bert / "checkpoint-30")).argmax(1) == held.labels).double().mean())
     assert found.measures["accuracy"] == pytest.approx(right)
+
+
+def test_texts_beside_the_tokens_are_left_out(bert):
+    """As Trainer does: people pass the Dataset that they gave to it, with the column that they tokenised."""
+    from datasets import Dataset
+
+    columns = {
+        "input_ids": texts.ids.tolist(),
+        "attention_mask": texts.mask.tolist(),
+        "label": texts.labels.tolist(),
+    }
+    data = Dataset.from_dict({"text": ["sea sky"] * len(texts), **columns})
+    settings = {"lenses": ["latent"], "probes": ["velpic"], "checkpoints": "last", "progress": False}
+    found = ut.audit(bert, data, data, **settings)
+    right = float((answers(loaded(bert / "checkpoint-30")).argmax(1) == texts.labels).double().mean())
+    assert found.measures["accuracy"] == pytest.approx(right)
+    with pytest.raises(BadData, match="Turn texts into tokens first"):
+        ut.audit(bert, data.select_columns(["text", "label"]), data, **settings)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import undertow as ut
-from undertow.errors import BadValue, RunProblem
+from undertow.errors import BadValue, NotThere, RunProblem
 
 from . import worlds
 
@@ -95,3 +95,8 @@ def test_nothing_is_passed_over_in_silence(tmp_path):
         run = ut.open_run(tmp_path)
     assert {one.name for one in run.passed_over} == {"old.pkl", "mine.pt", "optimizer.pt", "best.pt"}
     assert "best.pt" in run.notes[0]
+
+
+def test_a_pattern_that_fits_nothing_is_named(timm):
+    with pytest.raises(NotThere, match=r"none of its \d+ checkpoints.*matches the pattern 'nothing_"):
+        ut.open_run(timm, model=worlds.timm_net, pattern=r"nothing_(\d+)")

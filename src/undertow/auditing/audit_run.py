@@ -44,9 +44,11 @@ from undertow.richness.run_richness import RichnessLens
 from undertow.session.checkpoints import thinned
 from undertow.session.gauge import Gauge
 from undertow.session.progress import Progress, python_progress
+from undertow.session.reader import ENTERING
 from undertow.session.samples import TEST
 from undertow.session.session import Session, count_of, session_of
 from undertow.session.splits import take
+from undertow.session.views import views_of
 from undertow.stored.documents import AuditDocument
 from undertow.stored.door import read_document
 from undertow.temporal.cuts import SAMPLES as CUT_SAMPLES
@@ -153,7 +155,7 @@ class Auditor:
         """Visit the checkpoints, look through each lens, judge."""
         session = self.session
         session.check_fit()
-        self.layers = session.layers(self.config.layers)
+        self.layers = views_of(session, self.config.layers)
         gauges = [one for lens in self.shared for one in self._gauges(lens)]
         self._plan(gauges)
         session.visit(
@@ -165,7 +167,7 @@ class Auditor:
         """What of the session can be looked at in about two minutes; None where all of it can."""
         session = self.session
         session.check_fit()
-        self.layers = session.layers(self.config.layers)
+        self.layers = views_of(session, self.config.layers)
         gauges = [one for lens in self.shared for one in self._gauges(lens)]
         if not session.missing(gauges):
             return None
@@ -266,7 +268,7 @@ class Auditor:
         few: Any = session.reader(model).inputs(take(test.x, torch.arange(min(2 * CUT_SAMPLES, len(test)))))
         if self.config.layers == ("auto",) and isinstance(few, torch.Tensor):
             return tuple(cut.name for cut in find_cuts(model, "auto", few))
-        names = [name for name in self.layers if name != INPUT]
+        names = [name for name in self.layers if name not in (INPUT, ENTERING)]
         if self.config.layers == ("auto",):
             # What goes round a layer is often one of the other inputs, a mask: that is worth telling.
             valid, reasons = sort_cuts(model, names, few)
@@ -286,7 +288,7 @@ class Auditor:
             found = self.cuts
         except (BadData, BadValue):
             found = ()
-        return found or tuple(name for name in self.layers if name != INPUT)
+        return found or tuple(name for name in self.layers if name not in (INPUT, ENTERING))
 
     def _order(self) -> Sequence[int]:
         """Checkpoints that others are compared with come first: the one before training, and the last."""

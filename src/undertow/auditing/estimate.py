@@ -68,7 +68,7 @@ def estimate(session: Session, config: AuditConfig, layers: Sequence[str], work:
         return Estimate({}, 0)
     split = session.samples.train or session.samples.split(TEST)
     few = split.take(torch.arange(min(BATCH, len(split))))
-    reader = session.reader(session.example_model)
+    reader = session.example_reader
 
     def batch() -> tuple[Tensor, dict[str, Tensor]]:
         found = next(reader.stream(few.x, layers))

@@ -164,6 +164,10 @@ class Evidence:
         """Layer and judgement by kind: head, graft."""
         return {} if self.repairs is None else {**self.repairs.judged()}
 
+    def worthwhile_repairs(self) -> dict[str, tuple[str, Judgement]]:
+        """Those of them that the gate takes."""
+        return {kind: (layer, one) for kind, (layer, one) in self.repaired().items() if one.accepted}
+
     def cuts(self) -> dict[str, CutResult]:
         """Composites by cut, as far as they reach the last checkpoint."""
         return {} if self.composites is None else self.composites.cuts

@@ -66,11 +66,11 @@ def _left(seen: Evidence, by_topic: dict[str, Finding]) -> str:
     found = seen.latent_gap()
     if by_topic["knowledge"].answer != "yes" or found is None:
         return "Its layers know no more." if by_topic["knowledge"].answer == "no" else ""
-    gains = {kind: (layer, one.gain or 0.0) for kind, (layer, one) in seen.repaired().items()}
-    if by_topic["repair"].answer != "yes" or not gains:
+    gains = [one.gain or 0.0 for _, one in seen.worthwhile_repairs().values()]
+    if not gains:
         probe = PROBES.get(found.probe, found.probe)
         return f"{layer_name(found.layer)} still knows {percent(found.probed.value)} ({probe})."
-    return f"Repair returns {100 * max(gain for _, gain in gains.values()):.1f} points."
+    return f"Repair returns {100 * max(gains):.1f} points."
 
 
 def _features(finding: Finding) -> str:

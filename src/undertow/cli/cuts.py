@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from undertow.cli.flags import FLAGS, BadUsage
-from undertow.cli.given_run import Theirs, open_given
+from undertow.cli.given_run import Theirs, is_given_run, load_given, open_given
 from undertow.cli.layers import from_spec
 from undertow.cli.screen import console, print_json, table, thousands
 
@@ -37,7 +37,7 @@ def cuts(
         all: List every module, with the reason why it is not a cut.
         json: Print one JSON object per module.
     """
-    built, x = _from_run(Path(source), theirs) if Path(source).is_dir() else _random(source, theirs.data)
+    built, x = _from_run(Path(source), theirs) if is_given_run(source) else _random(source, theirs.data)
     found = _explained(built, x)
     shown = [row for row in found if all or row["valid"]]
     if json:
@@ -85,12 +85,11 @@ def _from_run(path: Path, theirs: Theirs) -> tuple[nn.Module, SampleInputs]:
     """The last checkpoint with a few of its own test samples, or random ones of that shape."""
     from undertow.data.entries import rows_of
     from undertow.data.inputs import scaled
-    from undertow.data.load import load_data
     from undertow.errors import NotThere
 
     run = open_given(path, theirs)
     try:
-        found = load_data(theirs.data) if theirs.data else run.data()
+        found = load_given(run, theirs.data, None) or run.data()
     except NotThere:
         return run.model(), _noise(_shape_of(run), bool((run.facts.model or {}).get("vocabulary")))
     scaling = run.facts.data["scaling"] if run.facts.data else found.scaling

@@ -52,15 +52,19 @@ class Theirs:
     """The data of such checkpoints: a name or a path."""
     weights: Literal["own", "ema"] | None = None
     """own, or ema for the moving average that some trainers keep beside them; own when not given."""
+    revisions: str | None = None
+    """Of hub:owner/name: a pattern of branches or tags, such as step*; all with a number when not given."""
 
 
 def open_given(path: Path, theirs: Theirs) -> Run:
     """Open the run in `path`; whatever is missing of its model and data is said at once."""
-    from undertow.training.run import open_run
+    from undertow.training.run import HUB, open_run
 
     check_folder(path)
-    opened = open_run(path)
+    opened = open_run(path, revisions=theirs.revisions)
     told = recall(opened.path)
+    if told.revisions and not theirs.revisions and str(path).startswith(HUB):
+        opened = open_run(path, revisions=told.revisions)
     place = theirs.model or told.model
     if place is not None:
         factory = import_factory(place, None if theirs.model else told.folder)
@@ -69,8 +73,9 @@ def open_given(path: Path, theirs: Theirs) -> Run:
     known = {"model": opened.factory, "data": theirs.data or told.data or opened.facts.data}
     if missing := [NEEDED[name] for name, found in known.items() if found is None]:
         raise BadUsage(f"{path} does not say enough about its checkpoints. Add {' and '.join(missing)}.")
-    if theirs.model or theirs.weights:
-        new = replace(told, model=place, weights=theirs.weights or told.weights)
+    if theirs.model or theirs.weights or theirs.revisions:
+        own = {"weights": theirs.weights or told.weights, "revisions": theirs.revisions or told.revisions}
+        new = replace(told, model=place, **own)
         remember(opened.path, replace(new, folder=str(Path.cwd()) if theirs.model else told.folder))
     return opened
 
@@ -101,6 +106,26 @@ def _instead(path: Path, below: list[Path]) -> str:
     if len(below) == 1:
         return f"{path} is not a run, but it holds one: {below[0]}."
     return f"{path} is not a run, but it holds {len(below)}: `undertow runs {path}` lists them." * bool(below)
+
+
+def open_remembered(path: Path) -> Run:
+    """The run in `path`, with the model that a command before was told of, if it does not say itself."""
+    from undertow.training.run import open_run
+
+    check_folder(path)
+    opened = open_run(path)
+    told = recall(opened.path)
+    if opened.factory is not None or told.model is None:
+        return opened
+    return replace(opened, factory=import_factory(told.model, told.folder))
+
+
+def is_given_run(source: str) -> bool:
+    """Whether `source` is checkpoints rather than the name of a model: a folder, a checkpoint's file, the hub."""
+    from undertow.training.checkpoint_files import ending_of
+
+    path = Path(source)
+    return path.is_dir() or source.startswith("hub:") or bool(path.is_file() and ending_of(path))
 
 
 def import_factory(place: str, folder: str | None = None) -> Callable[[], nn.Module]:
@@ -146,8 +171,9 @@ def load_given(run: Run, source: str | None, scaling: str | None) -> DataSet | N
     chosen = scaling or (data.scaling if source.partition(":")[0] in DATA else _plain(data))
     hint = "" if scaling else ". If it was trained on others, say so with --scaling"
     note = f"{SCALINGS[chosen]} (--scaling {chosen}){hint}."
-    # What the loader said of pixels is about how undertow would train on them.
-    return replace(data, scaling=chosen, note=note if data.kind == "image" else data.note)
+    return replace(
+        data, scaling=chosen, note=f"{note} {data.note}".strip() if data.kind == "image" else data.note
+    )
 
 
 def _check_free(run: Run, source: str | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -19,12 +18,11 @@ from undertow.labels.exports import NOTHING, Exports, named_table
 from undertow.labels.given_files import GivenFiles, Shown, read_label_file
 from undertow.labels.settings import LabelConfig
 from undertow.session.settings import Labels
-from undertow.words import layer_name
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from undertow.labels.choice import Choice
+    from undertow.cli.chosen import Recommended
     from undertow.labels.cost import SearchCost
     from undertow.labels.findings import LabelErrors
     from undertow.labels.given import GivenLabels
@@ -106,7 +104,7 @@ class Searched:
     run: Run | None = None
     shown: Shown = NOTHING
     x: Any = None
-    choice: Choice | None = None
+    choice: Recommended | None = None
 
 
 def _check_source(
@@ -169,6 +167,7 @@ def _search_files(files: GivenFiles, config: SearchFlags, quiet: bool) -> Search
 def _search_run(
     run: Path, files: GivenFiles, theirs: Theirs, config: SearchFlags, outputs: Outputs, quiet: bool, *, choose: bool
 ) -> Searched:  # fmt: skip
+    from undertow.cli.chosen import recommend
     from undertow.labels.choice import choose_checkpoint
     from undertow.labels.search import label_errors, search_config
     from undertow.session.session import Session
@@ -183,8 +182,10 @@ def _search_run(
             opened, samples, config=search_config(config), out=folder, progress=ProgressBar(quiet=quiet)
         )
         found = label_errors(session, config=config)
-        choice = choose_checkpoint(session, errors=found, config=config) if choose else None
-    return Searched(found, opened, shown, samples.train.x, choice)
+        if not choose:
+            return Searched(found, opened, shown, samples.train.x)
+        choice = choose_checkpoint(session, errors=found, config=config)
+        return Searched(found, opened, shown, samples.train.x, recommend(choice, opened, samples, run))
 
 
 def _written(searched: Searched, outputs: Outputs, exports: Exports, source: str) -> list[Path]:
@@ -256,15 +257,16 @@ def _labels_file(found: Any, run: Run | None) -> LabelsFile:
     return LabelsFile.of(rows, found[rows]) if run is None else run.labels_file(rows, found[rows])
 
 
-def facts_of(found: LabelErrors, choice: Choice | None, top: int, shown: Shown = NOTHING) -> dict[str, Any]:
+def facts_of(
+    found: LabelErrors, choice: Recommended | None, top: int, shown: Shown = NOTHING
+) -> dict[str, Any]:
     """What was found, in plain values."""
     rate = found.rate
     return {
         "samples": len(found.given), "rate": rate.value, "rate_low": rate.low, "rate_high": rate.high,
         "rate_reason": rate.reason, "flagged": int(found.flagged.sum()), "noise_matrix": found.noise_matrix.tolist(),
         "suspects": named_table(found, shown, found.suspects(top)).to_dict("records"), "notes": list(found.notes),
-        "checkpoint": choice and choice.epoch,
-        "graft": choice and dict(zip(("checkpoint", "layer"), choice.graft, strict=True)),
+        **({"checkpoint": None, "graft": None} if choice is None else choice.facts()),
     }  # fmt: skip
 
 
@@ -275,8 +277,8 @@ def _tell(screen: Console, searched: Searched, top: int, run: Run | None, writte
         _list(screen, found, top, searched.shown)
     if found.true is not None:
         screen.print(_known_words(found), markup=False)
-    if choice is not None and run is not None:
-        screen.print(_choice_words(choice, run.unit, run.path), markup=False, soft_wrap=True)
+    if choice is not None:
+        screen.print(choice.words(), markup=False, soft_wrap=True)
     if written:
         screen.print(f"Written: {', '.join(map(str, written))}", markup=False)
 
@@ -300,16 +302,6 @@ def _list(screen: Console, found: LabelErrors, top: int, shown: Shown) -> None:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
-
-
-def _choice_words(choice: Choice, unit: str, run: Path) -> str:
-    epoch, layer = choice.graft
-    promise = percent(choice.errors.knowledge[choice.graft])
-    return (
-        f"{unit.capitalize()} {choice.epoch} is the checkpoint to use, as far as noisy labels can tell. "
-        f"A new head on {layer_name(layer)} of {unit} {epoch} promises {promise}: "
-        f"`undertow repair {quote(str(run))} --checkpoint {epoch} --layer {quote(layer)} --out fixed.safetensors`."
-    )
 
 
 def _known_words(found: LabelErrors) -> str:

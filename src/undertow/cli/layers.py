@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from undertow.cli.flags import BadUsage
-from undertow.cli.given_run import check_folder
+from undertow.cli.given_run import is_given_run, open_remembered
 from undertow.cli.screen import console, print_json, table, thousands
 from undertow.data.catalogue import DATA
 from undertow.errors import unknown
@@ -25,7 +25,7 @@ def layers(model: str, *, data: str | None = None, json: bool = False) -> None:
     """
     from undertow.models import layers_of
 
-    built, example = _from_run(Path(model)) if Path(model).is_dir() else from_spec(model, data)
+    built, example = _from_run(Path(model)) if is_given_run(model) else from_spec(model, data)
     found = layers_of(built, example)
     if json:
         for layer in found:
@@ -52,10 +52,7 @@ def layers(model: str, *, data: str | None = None, json: bool = False) -> None:
 def _from_run(path: Path) -> tuple[nn.Module, Tensor | None]:
     import torch
 
-    from undertow.training.run import open_run
-
-    check_folder(path)
-    run = open_run(path)
+    run = open_remembered(path)
     if run.factory is None:
         raise BadUsage(
             f"{path} does not say how its model is built. `undertow cuts {path} --all --model package.module:function "

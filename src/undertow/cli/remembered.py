@@ -36,6 +36,7 @@ class Told:
     data: str | None = None
     scaling: str | None = None
     weights: str | None = None
+    revisions: str | None = None
     folder: str | None = None
     """Where the command was given: modules of --model are found from there."""
 

@@ -31,8 +31,9 @@ def report(run: Path, *others: Path, out: Path | None = None, open: bool = False
     """
     from undertow.report.page import write_report
 
-    path = write_report([run, *others], out or (Path("report.html") if others else run / "report.html"))
-    found = _compared([run, *others]) if others else None
+    folders = [_folder(one) for one in (run, *others)]
+    path = write_report(folders, out or (Path("report.html") if others else folders[0] / "report.html"))
+    found = _compared(folders) if others else None
     if json:
         told = {} if found is None else {"differences": found.table.to_dict("records")}
         print_json({"path": str(path), "bytes": path.stat().st_size, **told})
@@ -42,6 +43,13 @@ def report(run: Path, *others: Path, out: Path | None = None, open: bool = False
         console().print(f"Written: {path} ({show_size(path.stat().st_size)})", markup=False)
     if open:
         webbrowser.open(path.resolve().as_uri())
+
+
+def _folder(run: Path) -> Path:
+    """A run's folder; of one checkpoint's file the folder beside it, where its audit lies."""
+    from undertow.training.checkpoint_files import kept_beside
+
+    return kept_beside(run) if run.is_file() else run
 
 
 def _compared(folders: list[Path]) -> Comparison | None:
@@ -64,7 +72,7 @@ def figure(run: Path, name: FigureName, *, format: str = "png", out: Path | None
         format: png, pdf, svg, or several: png,pdf.
         out: The folder for it; figures in the run's folder when not given.
     """
-    for path in draw(run, name, formats=comma_list(format), out=out):
+    for path in draw(_folder(run), name, formats=comma_list(format), out=out):
         console().print(f"Written: {path}", markup=False)
 
 

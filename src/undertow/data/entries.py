@@ -144,7 +144,25 @@ def is_hub_dataset(source: object) -> bool:
 
 def hub_columns(source: Any) -> dict[str, Any]:
     """Its columns as arrays; of those that set_format chose, if it chose any."""
+    source = without_texts(source)
     return dict(source.with_format("numpy", columns=source.format["columns"])[:])
+
+
+def without_texts(source: Any) -> Any:
+    """A Dataset of Hugging Face's library without the texts that its tokens were made of, as its Trainer drops them.
+
+    Where there are only texts they stay, and are refused in words.
+    """
+    names = [name for name in source.column_names if name in LABELS or not _is_text(source.features[name])]
+    inputs = [name for name in names if name not in LABELS]
+    return source.select_columns(names) if inputs and len(names) < len(source.column_names) else source
+
+
+def _is_text(feature: Any) -> bool:
+    inner = getattr(feature, "feature", None)  # of a list
+    return (
+        _is_text(inner) if inner is not None else getattr(feature, "dtype", "") in ("string", "large_string")
+    )
 
 
 def as_array(values: Any) -> NDArray[Any]:

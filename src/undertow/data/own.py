@@ -43,6 +43,7 @@ from undertow.data.entries import (
     stack_items,
 )
 from undertow.data.folder import load_folder
+from undertow.data.label_names import number_names
 from undertow.data.numpy_files import read_npys, read_npz, reason_words
 from undertow.data.samples import DataSet, Samples, number_classes
 from undertow.data.subset import assemble
@@ -65,10 +66,11 @@ def load_path(path: Path, seed: int) -> DataSet:
     if path.is_dir():
         held = next((path / name for name in ("x.npy", "x_train.npy") if (path / name).is_file()), None)
         return load_path(held, seed) if held else load_folder(path, seed)
-    if path.suffix == ".npz":
-        return _from_parts(path.name, read_npz(path), seed)
-    if path.suffix == ".npy":
-        return _from_parts(path.parent.name or path.name, read_npys(path), seed)
+    if path.suffix in (".npz", ".npy"):
+        whole = path.suffix == ".npz"
+        parts, order = number_names(read_npz(path) if whole else read_npys(path))
+        found = _from_parts(path.name if whole else path.parent.name or path.name, parts, seed)
+        return replace(found, note=f"{found.note} {order}".strip())
     raise BadData(f"{path}: wanted an .npz or .npy file or a folder, got {path.suffix or 'no ending'}.")
 
 

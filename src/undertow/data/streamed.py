@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
 
-from undertow.data.entries import LABELS, as_array, is_hub_dataset
+from undertow.data.entries import LABELS, as_array, is_hub_dataset, without_texts
 from undertow.errors import BadData
 
 Inputs = Tensor | dict[str, Tensor]
@@ -240,6 +240,7 @@ def open_reader(source: Any) -> Reader | None:
     if isinstance(source, IterableDataset) or _is_hub_stream(source):
         return IterableReader(source)
     if is_hub_dataset(source):
+        source = without_texts(source)
         return MapReader(source.with_format(None) if source.format["type"] is None else source)
     return MapReader(cast("Dataset[Any]", source)) if isinstance(source, Dataset) else None
 
@@ -288,7 +289,10 @@ def _plain(item: Any) -> Any:
         return item.float() if item.dtype in (torch.float64, torch.float16) else item
     array = as_array(item)
     if array.dtype.kind not in "iufb":
-        raise BadData(f"samples: wanted numbers or pictures, got {type(item).__name__}.")
+        hint = " Turn texts into tokens first: tokenizer(texts, padding='max_length')." * isinstance(
+            item, str
+        )
+        raise BadData(f"samples: wanted numbers or pictures, got {type(item).__name__}.{hint}")
     kind = np.float32 if array.dtype.kind == "f" else array.dtype if array.dtype == np.uint8 else np.int64
     return torch.from_numpy(np.array(array, kind))
 

@@ -4,6 +4,7 @@
     choice.epoch, choice.reason                        # the model to use, and what decided
     choice.table                                       # agreement of every checkpoint; `score` is what decided
     choice.graft                                       # (epoch, layer) for `repair(run, checkpoint=, layer=)`
+    choice.grafts                                      # all of them, with what they promise
     choose_checkpoint(run, test=(x2, y2))              # with samples it was not trained on, as noisy as the others
 
 Rule: with held-out samples, whose labels may be as noisy as those of training, the checkpoints within a standard
@@ -13,7 +14,9 @@ wrong labels it falls, since beliefs do not follow. Right labels that are memori
 where beliefs are sure; where the rate of wrong labels cannot be told, only suspects count, on which memorising can
 only lose.
 
-The layer to graft on is the one whose VeLPIC vectors, learned from the other folds, name most often what is believed.
+The layer to graft on is the one whose VeLPIC vectors, learned from the other folds, name most often what is believed;
+what enters the head is one too, and stands for a new head of the model itself. Whether a graft is worth it, and better
+than the chosen checkpoint as it is, held-out samples must say: `repair` asks them, and `undertow labels --choose` does.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import torch
 
 from undertow.errors import BadValue
 from undertow.labels.findings import LabelErrors
-from undertow.labels.search import label_errors, search_config
+from undertow.labels.search import LabelSearch, label_errors, search_config
 from undertow.labels.settings import LabelConfig
 from undertow.session.answers import AnswersAt, AnswersGauge
 from undertow.session.samples import TEST, TRAIN
@@ -44,18 +47,20 @@ class Choice:
     reason: str
     table: pd.DataFrame  # epoch, agreement, on_suspects, score and, with held-out samples, held_out
     errors: LabelErrors
+    promises: dict[tuple[int, str], float]
+    """The expected accuracy of a VeLPIC head by epoch and layer, what enters the head among them."""
 
     @property
     def graft(self) -> tuple[int, str]:
         """Epoch and layer whose VeLPIC head promises most."""
-        return max(self.errors.knowledge, key=lambda place: self.errors.knowledge[place])
+        return max(self.promises, key=lambda place: self.promises[place])
 
     @property
     def grafts(self) -> pd.DataFrame:
         """epoch, layer and `promise`, the expected accuracy of a VeLPIC head there; the best first."""
         import pandas as pd
 
-        rows = [(*place, promise) for place, promise in self.errors.knowledge.items()]
+        rows = [(*place, promise) for place, promise in self.promises.items()]
         table = pd.DataFrame(rows, columns=["epoch", "layer", "promise"])
         return table.sort_values("promise", ascending=False, ignore_index=True)
 
@@ -103,7 +108,9 @@ def choose_checkpoint(
         if held_out
         else "agreement with what is believed"
     )
-    return Choice(int(max(near, key=lambda row: row["score"])["epoch"]), reason, pd.DataFrame(rows), found)
+    best = max(near, key=lambda row: row["score"])
+    promises = {**found.knowledge, **LabelSearch(session, chosen).entering_knowledge(found.found)}
+    return Choice(int(best["epoch"]), reason, pd.DataFrame(rows), found, promises)
 
 
 def _check_same(found: LabelErrors, session: Session) -> None:

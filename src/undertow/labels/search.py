@@ -36,10 +36,12 @@ from undertow.labels.views import Plan, View
 from undertow.labels.votes_gauge import TrainOutputsGauge, VotesGauge, epochs_at, seen_at
 from undertow.session.gauge import Gauge
 from undertow.session.progress import Progress, python_progress
+from undertow.session.reader import ENTERING
 from undertow.session.samples import TRAIN
 from undertow.session.session import Session, session_of
 from undertow.session.sight import pack
 from undertow.session.splits import take
+from undertow.session.views import views_of
 from undertow.sizes import parse_size
 from undertow.training.run import Opened
 
@@ -174,8 +176,10 @@ class LabelSearch:
         first = self.numbers[0]
         honest = INPUT not in self.layers and seen_at(self.session, self.layers[0], first).honest
         ask_at = first if honest else None
-        own = (self.plan, self.config.folds, self.numbers, ask_at, self.shelf)
-        return [VotesGauge(name, *own) for name in self.layers]
+        return [self._voter(name, ask_at) for name in self.layers]
+
+    def _voter(self, layer: str, ask_at: int | None = None) -> VotesGauge:
+        return VotesGauge(layer, self.plan, self.config.folds, self.numbers, ask_at, self.shelf)
 
     @cached_property
     def outputs(self) -> TrainOutputsGauge:
@@ -193,7 +197,7 @@ class LabelSearch:
         widths = session.widths(self.layers)
         few = take(session.samples.split(TRAIN).x, torch.arange(min(TIMED, count)))
         begun = time.process_time()
-        for _ in session.reader(session.example_model).stream(few, list(self.layers)):
+        for _ in session.example_reader.stream(few, list(self.layers)):
             pass
         a_pass = (time.process_time() - begun) * count / min(TIMED, count)
         sizes = {name: 4 * count * width for name, width in widths.items()}
@@ -224,7 +228,7 @@ class LabelSearch:
             beliefs,
             self.names,
             self.true,
-            self._knowledge(beliefs),
+            self._knowledge(beliefs, self.voters),
             tuple(self._notes()),
             self.layers,
             self.session.run,
@@ -282,10 +286,21 @@ class LabelSearch:
             found = self.session.value(gauge, at)
         return found
 
-    def _knowledge(self, beliefs: LabelBeliefs) -> dict[tuple[int, str], float]:
+    def entering_knowledge(self, beliefs: LabelBeliefs) -> dict[tuple[int, str], float]:
+        """What a head of VeLPIC's vectors promises in place of the model's own; nothing where a layer shows it.
+
+        It has no vote on labels: of all features these have memorised most, and the layer before votes already.
+        """
+        if ENTERING not in views_of(self.session, self.config.layers):
+            return {}
+        gauge = self._voter(ENTERING)
+        self.session.visit([gauge], self.numbers)
+        return self._knowledge(beliefs, [gauge])
+
+    def _knowledge(self, beliefs: LabelBeliefs, voters: Sequence[VotesGauge]) -> dict[tuple[int, str], float]:
         """How much belief there is in the class that VeLPIC names on each layer, on average over the samples."""
         found: dict[tuple[int, str], float] = {}
-        for gauge in self.voters:
+        for gauge in voters:
             for at in self.sound if gauge.layer != INPUT else ():
                 votes = self._votes(gauge, at)
                 if votes is not None:

@@ -33,6 +33,7 @@ from undertow.session.answers import AnswersAt, AnswersGauge
 from undertow.session.progress import Progress
 from undertow.session.samples import TEST, TRAIN
 from undertow.session.session import FRESH, Session, session_of
+from undertow.session.views import views_of
 from undertow.stored.tables import write_table
 from undertow.training.run import Opened
 
@@ -91,7 +92,7 @@ def grid_gauges(
                 f"Give {name}=(x, y); a dict has its labels under label or labels.",
             )  # fmt: skip
     labels = label_sets(session, fits)
-    return [ProbesGauge(layer, probes, labels) for layer in session.layers(layers)]
+    return [ProbesGauge(layer, probes, labels) for layer in views_of(session, layers)]
 
 
 def read_grid(session: Session, gauges: Sequence[ProbesGauge], numbers: Sequence[int]) -> ProbeGrid:

@@ -3,7 +3,7 @@
     fixed = repair(model, train=(x, y), test=(x2, y2))    # VeLPIC into the last linear layer
     fixed = repair(run)                                         # undertow's own runs know their data
     fixed = repair(run, layer="layer2", probe="masc")           # a shorter model with a head on layer2
-    fixed = repair(run, layer="best")                           # the layer that half of the evidence likes best
+    fixed = repair(run, layer="best")       # the head or layer that half of the evidence likes best
     print(fixed); fixed.model, fixed.accepted, fixed.reason, fixed.before, fixed.after
     fixed.undo(); fixed.save("fixed.safetensors")
 
@@ -138,9 +138,9 @@ class _Work:
         self.model, self.config, self.in_place = model, config, in_place
         self.train, self.scaling = samples.split(TRAIN), samples.scaling
         self.notes: list[str] = [samples.note] if samples.note else []
-        self.into_head = config.layer is None and config.probe in LINEAR
+        self.at_head = config.layer in (None, ENTERING)
         self.shared = shared if config.probe == "velpic" and samples.test is not None else None
-        if in_place and not self.into_head:
+        if in_place and not (self.at_head and config.probe in LINEAR):
             raise BadValue(
                 "repair(in_place=True)", "a linear probe for the model's own head (layer=None)",
                 f"{config.probe} at {config.layer or 'the head'}", "A graft is always a model of its own.",
@@ -193,7 +193,7 @@ class _Work:
 
     def _reader(self, plain: Reader) -> Reader:
         """With the head, which a graft on a named layer can do without."""
-        if self.config.layer is None:
+        if self.at_head:
             return reader_with_head(plain, self.train)
         try:
             return reader_with_head(plain, self.train)
@@ -246,7 +246,7 @@ class _Work:
         config = self.config
         if config.layer == BEST:
             return self._best_layer()
-        layer = ENTERING if config.layer is None else single_layer(self.model, config.layer)
+        layer = ENTERING if self.at_head else single_layer(self.model, config.layer or "")
         found = self._fit([layer])[layer]
         if isinstance(found, str):
             raise BadData(found)
@@ -264,8 +264,7 @@ class _Work:
         order = self.rows[torch.randperm(len(self.rows), generator=random)]
         half = (len(order) + 1) // 2
         choosing, judging = order[:half], order[half:]
-        layers = [name for name in resolve_layers(self.model, "auto") if name != INPUT]
-        found = self._fit(layers)
+        found = self._fit(self._candidates())
         fitted = {name: one for name, one in found.items() if not isinstance(one, str)}
         for name in found.keys() - fitted.keys():
             self._note(f"layer {name!r} is left out: {found[name]}")
@@ -273,22 +272,31 @@ class _Work:
             raise BadData(f"repair(layer='best'): no layer could be probed. {next(iter(found.values()), '')}")
         scores = self._scores(fitted, choosing)
         best = max(scores, key=lambda name: scores[name])
-        listed = ", ".join(f"{name} {100 * share:.1f} %" for name, share in scores.items())
+        own = self._right(self._before(choosing), choosing)
+        listed = ", ".join(f"{self._name(name)} {100 * share:.1f} %" for name, share in scores.items())
         self._note(
-            f"{best!r} chosen on {len(choosing)} of the held-out samples ({listed}), judged on the others."
+            f"{self._name(best)!r} chosen on {len(choosing)} of the held-out samples ({listed}; the model as it is "
+            f"{100 * own:.1f} %), judged on the others."
         )
         return best, fitted[best], judging
+
+    def _candidates(self) -> list[str]:
+        """What enters the head, which a functional ReLU may hide from every layer, and the layers themselves."""
+        head = self.reader.head
+        own = [ENTERING] if head is not None and (self.config.probe in LINEAR or not head.per_token) else []
+        return [*own, *(name for name in resolve_layers(self.model, "auto") if name != INPUT)]
+
+    def _right(self, outputs: Tensor | None, rows: Tensor) -> float:
+        assert self.held is not None
+        assert outputs is not None
+        return float((outputs.argmax(1).cpu() == self.held.y[rows]).double().mean())
 
     def _scores(self, fitted: dict[str, Probe], rows: Tensor) -> dict[str, float]:
         assert self.held is not None
         known = {name: None if self.shared is None else self.shared.after(name) for name in fitted}
         labels = self.held.y[rows]
         if all(one is not None for one in known.values()):
-            return {
-                name: float((one[rows].argmax(1) == labels).double().mean())
-                for name, one in known.items()
-                if one is not None
-            }
+            return {name: self._right(one[rows], rows) for name, one in known.items() if one is not None}
         hits = dict.fromkeys(fitted, 0)
         for batch in self.reader.stream(take(self.held.x, rows), list(fitted)):
             for name, probe in fitted.items():
@@ -309,7 +317,7 @@ class _Work:
 
     def _build(self, layer: str, probe: Probe) -> tuple[nn.Module, HeadEdit | None]:
         head = self.reader.head
-        if self.into_head:
+        if layer == ENTERING and self.config.probe in LINEAR:
             assert head is not None
             target = self.model if self.in_place else deepcopy(unwrap(self.model))
             return target, write_head(target, head.name, *linear_parts(probe))

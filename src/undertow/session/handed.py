@@ -29,13 +29,11 @@ from torch.utils.data import (
 )
 
 from undertow.data.entries import LABELS, as_array, hub_columns, is_hub_dataset, split_labels
+from undertow.data.label_names import order_words
 from undertow.data.load import load_data
 from undertow.data.own import read_samples
 from undertow.data.samples import Samples
 from undertow.errors import BadData, unknown
-
-SHOWN = 6
-"""Classes that a note names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +57,7 @@ def as_sources(train: Any, test: Any, known: Sequence[str] = ()) -> Handed:
     first, second = (
         _numbered(one, classes, where) for one, where in zip(plain, ("train", "test"), strict=True)
     )
-    return Handed(first, second, classes, "" if there <= set(known) else _order_words(classes))
-
-
-def _order_words(classes: Sequence[str]) -> str:
-    listed = ", ".join(f"{name} {at}" for at, name in enumerate(classes[:SHOWN]))
-    more = ", ..." if len(classes) > SHOWN else ""
-    return (
-        f"Labels are names and are numbered by the alphabet ({listed}{more}). If the model numbers its classes "
-        "otherwise, give numbers."
-    )
+    return Handed(first, second, classes, "" if there <= set(known) else order_words(classes))
 
 
 def _plain(source: Any, where: str) -> Any:

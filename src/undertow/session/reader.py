@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from undertow.data.inputs import to_inputs
 from undertow.data.streamed import SampleStream
 from undertow.errors import BadData
 from undertow.features.compatibility import check_fit
-from undertow.features.head import Call, Head, rows_of_answer, watch_layer
+from undertow.features.head import Call, Head, find_head, rows_of_answer, watch_layer
 from undertow.features.layers import INPUT
 from undertow.features.stream import Batch, stream_features
 from undertow.features.tap import ConvRule, Inputs, TokenRule
@@ -43,6 +43,15 @@ class Reader:
     def inputs(self, x: Inputs) -> Inputs:
         """`x` as the model takes it."""
         return to_inputs(x, self.scaling) if self.scaling and isinstance(x, Tensor) else x
+
+    def with_head(self, few: Inputs) -> Reader:
+        """The same, which knows the model's head; `few` samples as the model takes them show it.
+
+        Raises:
+            BadValue: it has none that gives its answers.
+            BadData: its outputs are not finite.
+        """
+        return replace(self, head=find_head(self.model, few))
 
     def check_fit(self, x: Inputs, where: str) -> None:
         """Refuse samples that the model cannot take, before anything is computed."""

@@ -38,8 +38,8 @@ from undertow.session.progress import NoProgress, Progress
 from undertow.session.reader import ENTERING, Reader
 from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
 from undertow.session.settings import SessionConfig
-from undertow.session.sight import Broken, Sight, first_bad_tensor, pack
-from undertow.session.splits import Split
+from undertow.session.sight import TRIAL, Broken, Sight, first_bad_tensor, pack
+from undertow.session.splits import Split, take
 from undertow.session.spreading import Spreading
 from undertow.shares import Share
 from undertow.sizes import parse_size, show_size
@@ -180,6 +180,15 @@ class Session(Spreading):
         """Its model, to ask for names and widths of layers."""
         return self.model(self.example)
 
+    @cached_property
+    def example_reader(self) -> Reader:
+        """Runs it; with its head, where it has one."""
+        plain, some = self.reader(self.example_model), self.splits()[0]
+        try:
+            return plain.with_head(plain.inputs(take(some.x, torch.arange(min(TRIAL, len(some))))))
+        except (BadValue, BadData):
+            return plain
+
     def mark(self, at: int) -> str:
         """A hash of the checkpoint's file, or of a fresh model's weights."""
         if at not in self._marks:
@@ -214,7 +223,7 @@ class Session(Spreading):
         if new:
             for split in self.splits():
                 few = split.trial()
-                batch = next(self.reader(self.example_model).stream(few, new))
+                batch = next(self.example_reader.stream(few, new))
                 self._widths |= {name: part.shape[1] for name, part in batch.features.items()}
         return {name: self._widths[name] for name in layers}
 

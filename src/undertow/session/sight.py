@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from undertow.errors import BadData, BadValue
-from undertow.features.head import Head, find_head
+from undertow.features.head import Head
 from undertow.features.layers import INPUT
 from undertow.features.stream import Batch
 from undertow.features.tap import ConvRule
@@ -117,12 +117,12 @@ class Sight:
         assert some is not None  # a session has samples
         few = plain.inputs(take(some.x, torch.arange(min(TRIAL, len(some)))))
         try:
-            head = find_head(self.model, few)
+            found = plain.with_head(few)
         except BadValue as reason:
             return plain, None, str(reason)
         except BadData as reason:
             raise Broken(FINITE) from reason
-        return replace(plain, head=head), head, ""
+        return found, found.head, ""
 
     def _plan(self) -> list[tuple[str, ...]]:
         """Layers that are held together, round by round; there is one round at least, for the answers."""

@@ -99,10 +99,16 @@ def find_checkpoints(folder: Path, pattern: str | None = None) -> Found:
     places, others = _candidates(folder)
     chosen = _by_names(places) if pattern is None else _numbered(places, _compiled(pattern), "epoch")
     if not chosen:
+        if pattern is not None and places:
+            raise NotThere(
+                f"{folder}: none of its {len(places)} checkpoints, such as {places[0].name}, matches the "
+                f"pattern {pattern!r}. Correct it, or leave it out."
+            )
         kinds = ", ".join(ENDINGS)
         raise NotThere(
             f"{folder}: wanted checkpoints ({kinds}, or folders with weights in them) whose names carry an epoch or a "
-            f"step, got {len(places)} such files without a number. Rename them or give a pattern such as 'ckpt_(\\d+)'."
+            f"step, got {len(places)} such files without a number. Rename them, give a pattern such as "
+            "'ckpt_(\\d+)', or open one of them by its own path."
         )
     _refuse_doubles(chosen)
     taken = {one.path for one in chosen}
@@ -132,6 +138,11 @@ def ending_of(path: Path) -> str:
 def stem(path: Path) -> str:
     """The name without a checkpoint's ending."""
     return path.name.removesuffix(ending_of(path))
+
+
+def kept_beside(path: Path) -> Path:
+    """The folder for what is found out of one checkpoint's file."""
+    return path.with_name(f"{stem(path)}-undertow")
 
 
 def holds_weights(folder: Path) -> bool:

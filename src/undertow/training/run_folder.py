@@ -27,8 +27,8 @@ from undertow.training.checkpoint_files import (
     ending_of,
     find_checkpoints,
     holds_weights,
+    kept_beside,
     number_in,
-    stem,
 )
 from undertow.training.config import TrainConfig
 from undertow.training.facts import RunFacts
@@ -196,7 +196,7 @@ def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
 
 def _one_file(path: Path) -> RunFolder:
     """A run of one checkpoint; what is kept of it goes to a folder of its own beside the file."""
-    return RunFolder(path.with_name(f"{stem(path)}-undertow"), (_numbered(path, path),), RunFacts())
+    return RunFolder(kept_beside(path), (_numbered(path, path),), RunFacts())
 
 
 def _numbered(path: Path, weights: Path) -> Checkpoint:
