@@ -188,7 +188,7 @@ def verdicts(name, *cases, scale="laptop"):
         ("batch-norm", (made_up("without", 0.6, 0.2, dimension=40.0), made_up("batch norm", 0.07)), [True, True, True]),
         ("batch-norm", (made_up("without", 0.06, 0.9), made_up("batch norm", 0.07, 0.9)), [False, False, False]),
         # As the paper has it, but neither lazy nor rich by the levels of its full-size networks.
-        ("batch-norm", (made_up("without", 0.28, 0.2), made_up("batch norm", 0.14, 0.9)), [None, True, False]),
+        ("batch-norm", (made_up("without", 0.28, 0.2), made_up("batch norm", 0.14, 0.9)), [False, True, False]),
         (
             "last-layer-only",
             (made_up("full backpropagation", 0.04, 0.99), made_up("last layer only", 0.5, 0.96)),

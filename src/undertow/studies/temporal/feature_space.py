@@ -118,7 +118,6 @@ drift = Study(
             0.02,
             "text: about .07",
             {"checkpoint": "first", "layer": "all"},
-            reachable_at=("paper",),
             cause="the drift after the last rate drop depends on how many steps follow it",
         ),
     ),
