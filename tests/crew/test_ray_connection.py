@@ -94,18 +94,21 @@ def test_without_ray_the_way_to_it_is_told(monkeypatch):
         pass
 
 
+FAILED = "RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err."
+DIED = "psutil.ZombieProcess: PID still exists but it's a zombie (pid=5631)"
+
+
 class BusyCluster:
     """Stands in for `ray.init` on a cluster whose server for us fails to start so many times."""
 
-    def __init__(self, failures: int) -> None:
-        self.failures, self.calls = failures, 0
+    def __init__(self, failures: int, said: str = FAILED) -> None:
+        self.failures, self.said, self.calls = failures, said, 0
 
     def init(self, **settings: object) -> None:
         self.calls += 1
         if self.calls <= self.failures:
             raise ConnectionAbortedError(
-                "Initialization failure from server:\nTraceback (most recent call last):\n"
-                "RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err.\n"
+                f"Initialization failure from server:\nTraceback (most recent call last):\n{self.said}\n"
             )
 
 
@@ -118,8 +121,9 @@ def door():
         yield f"ray://127.0.0.1:{listening.getsockname()[1]}"
 
 
-def test_a_client_server_that_is_slow_to_start_is_tried_again(door, monkeypatch):
-    cluster = BusyCluster(failures=2)
+@pytest.mark.parametrize("said", [FAILED, DIED], ids=["slow", "died while it was looked at"])
+def test_a_client_server_that_does_not_start_is_tried_again(door, monkeypatch, said):
+    cluster = BusyCluster(failures=2, said=said)
     monkeypatch.setattr("ray.init", cluster.init)
     monkeypatch.setattr(ray_connection, "PAUSE", 0)
     with connected(door):

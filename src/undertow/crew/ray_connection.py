@@ -42,8 +42,10 @@ PAUSE = 1
 
 SLOW = (
     "Starting Ray client server failed", "Proxy failed to Connect", "timed out during startup",
+    "psutil.ZombieProcess", "psutil.NoSuchProcess",
 )  # fmt: skip
-"""What Ray says where its own processes did not start in time; it has no class of errors for that."""
+"""What Ray says where its own processes did not start in time, or ended while it looked at them; it has no class of
+errors for that."""
 
 CLIENT = "ray://"
 LOADED = "undertow: ray is loaded"
