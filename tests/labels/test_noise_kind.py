@@ -20,17 +20,29 @@ def counts(sure: tuple[float, ...], blind: float, doubt: float | None = 0.01) ->
 
 
 def test_noise_of_classes_is_known_by_its_course():
-    assert NoiseKind.of(counts(STEADY, 0.02)).of_classes
-    assert not NoiseKind.of(counts(RISING, 0.02)).of_classes
-    # Voters that differ say less of who is right, not of how the share goes with sureness.
-    assert NoiseKind.of(counts(STEADY, 0.02, doubt=0.4)).of_classes
+    assert NoiseKind.of(counts(STEADY, 0.02), 0.1).of_classes == 1
+    assert NoiseKind.of(counts(RISING, 0.02), 0.1).of_classes == 0
+    assert NoiseKind.of(counts(STEADY, 0.02, doubt=0.4), 0.1).of_classes == 0.5  # voters differ: nobody knows
+    assert NoiseKind.of(counts(STEADY, 0.02, doubt=None), 0.1).of_classes == 0.5
+
+
+def test_what_is_heard_does_not_jump_where_trust_ends():
+    """Fails for a border: a hundredth more doubt once took the directions' whole say."""
+    even = even_matrix(0.3, 10)
+    doubts = [0.06, 0.07, 0.1, 0.15, 0.19, 0.21]
+    kinds = [NoiseKind.of(counts(STEADY, 0.02, doubt=doubt), 0.1) for doubt in doubts]
+    says = [kind.directions for kind in kinds]
+    assert says == sorted(says, reverse=True)
+    assert (says[0], says[-1]) == (1, 0.5)
+    assert says[1] > 0.95
+    assert [kind.sharpness(even) for kind in kinds] == pytest.approx([LOOKED - 2 * say for say in says])
 
 
 @pytest.mark.parametrize(
     ("blind", "looked"), [(0.4, BLIND), (0.2, 2.0), (0.4 / 3, 3.0), (0.1, LOOKED), (0.0, LOOKED)]
 )
 def test_few_blind_labels_are_sharpened_more_and_heard_from_discriminants(blind, looked):
-    kind = NoiseKind.of(counts(RISING, blind))
+    kind = NoiseKind.of(counts(RISING, blind), 0.1)
     even = even_matrix(0.3, 10)
     assert kind.looked == pytest.approx(looked)
     assert kind.sharpness(even) == kind.looked
@@ -38,7 +50,7 @@ def test_few_blind_labels_are_sharpened_more_and_heard_from_discriminants(blind,
 
 
 def test_nobody_honest_is_taken_for_blind_noise():
-    kind = NoiseKind.of(None)
+    kind = NoiseKind.of(None, 0.1)
     assert (kind.of_classes, kind.directions, kind.sharpness(even_matrix(0.3, 10))) == (False, 1.0, BLIND)
 
 
@@ -49,8 +61,8 @@ def test_peakedness_of_even_of_paired_and_of_two_classes():
     assert peakedness((paired + even_matrix(0.3, 5)) / 2) == pytest.approx(0.5)
     assert peakedness(even_matrix(0.3, 2)) == 0
     assert peakedness(torch.eye(4)) == 0
-    assert NoiseKind(of_classes=True).sharpness(paired) == 1
-    assert NoiseKind(of_classes=True).sharpness(even_matrix(0.3, 5)) == BLIND
+    assert NoiseKind(of_classes=1.0).sharpness(paired) == 1
+    assert NoiseKind(of_classes=1.0).sharpness(even_matrix(0.3, 5)) == BLIND
 
 
 def test_labels_at_borders_are_ranked_at_least_as_well_as_by_their_margins(blobs):

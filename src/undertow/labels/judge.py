@@ -206,7 +206,7 @@ class Judge:
         # Honest votes are counted and forgotten before the table of all voters is made: both take twice the memory.
         pool, plan, shelf = self.pool, self.plan, self.shelf
         honest = HonestCounts.of(pool.honest(), plan, pool.first_choices, shelf) if pool.has_honest else None
-        kind = NoiseKind.of(honest)
+        kind = NoiseKind.of(honest, float(plan.shares.max()))
         pooled = self._pooled(kind)
         seen = LabelEvidence.of(honest, pooled, plan, learned=pool.has_learned, shelf=shelf)
         return kind, seen, pooled

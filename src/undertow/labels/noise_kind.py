@@ -1,6 +1,6 @@
 """What kind of noise it looks like, and what follows for who is heard and how sharply.
 
-    kind = NoiseKind.of(honest)                  # counted on honest voters; None where there are none
+    kind = NoiseKind.of(honest, commonest)       # counted on honest voters; None where there are none
     kind.directions                              # the say of class directions beside discriminants, 0 to 1
     kind.sharpness(matrix)                       # how much sharper true classes are than given labels let them look
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from undertow.labels.rate import FLAT, HonestCounts, course
+from undertow.labels.rate import FLAT, HonestCounts, course, skill_of, trust_in
 
 BLIND, LOOKED = 2.0, 4.0
 """Contradicted labels for each that looks given blindly: noise is blind below the first, follows the input from the
@@ -32,27 +32,33 @@ PEAKED = 0.45
 class NoiseKind:
     """How wrong labels seem to come about."""
 
-    of_classes: bool = False  # honest voters contradict sure and unsure samples alike
+    of_classes: float = (
+        0.0  # the trust in voters that contradict sure and unsure samples alike; 0 if they do not
+    )
     looked: float = BLIND  # BLIND to LOOKED
 
     @classmethod
-    def of(cls, honest: HonestCounts | None) -> NoiseKind:
+    def of(cls, honest: HonestCounts | None, commonest: float) -> NoiseKind:
         """By what honest voters contradict; blind noise where there are none."""
         if honest is None:
             return cls()
         looked = honest.contradicted / max(honest.blind, 1e-6)
-        return cls(course(honest.sure) >= FLAT, min(LOOKED, max(BLIND, looked)))
+        trust = trust_in(skill_of(1 - honest.contradicted, commonest), honest.doubt)
+        # Voters that differ still see whether sure and unsure samples are contradicted alike: half of it is believed.
+        believed = (1 + trust) / 2 if course(honest.sure) >= FLAT else 0.0
+        return cls(believed, min(LOOKED, max(BLIND, looked)))
 
     @property
     def directions(self) -> float:
         """The say of class directions beside discriminants."""
-        return 1.0 if self.of_classes else (LOOKED - self.looked) / (LOOKED - BLIND)
+        return self._between(1.0, (LOOKED - self.looked) / (LOOKED - BLIND))
 
     def sharpness(self, matrix: Tensor) -> float:
         """The factor on votes that were scaled to foretell given labels."""
-        if not self.of_classes:
-            return self.looked
-        return 1.0 if peakedness(matrix) >= PEAKED else BLIND
+        return self._between(1.0 if peakedness(matrix) >= PEAKED else BLIND, self.looked)
+
+    def _between(self, of_classes: float, otherwise: float) -> float:
+        return self.of_classes * of_classes + (1 - self.of_classes) * otherwise
 
 
 def peakedness(matrix: Tensor) -> float:

@@ -90,6 +90,13 @@ def is_trusted(contradicted: float, commonest: float, doubt: float | None) -> bo
     return skill_of(1 - contradicted, commonest) >= LEAST_SKILL and doubt is not None and doubt <= MOST_DOUBT
 
 
+def trust_in(skill: float, doubt: float | None) -> float:
+    """1 where voters are trusted, less the more they differ: what is counted does not jump at the border of trust."""
+    if doubt is None or skill < LEAST_SKILL:
+        return 0.0
+    return min(1.0, max(0.0, (NO_TRUST - doubt) / (NO_TRUST - MOST_DOUBT)))
+
+
 def course(sure: tuple[float, ...]) -> float:
     """The rate among the surest by that among the less sure; 0 where there is next to none."""
     return sure[0] / sure[-1] if sure[-1] >= LEAST_FLOOR else 0.0
@@ -196,10 +203,7 @@ class LabelEvidence:
 
     @property
     def _trust(self) -> float:
-        """1 where voters are trusted, less the more they differ: a count does not jump at the border of trust."""
-        if self.doubt is None or self.skill < LEAST_SKILL:
-            return 0.0
-        return min(1.0, max(0.0, (NO_TRUST - self.doubt) / (NO_TRUST - MOST_DOUBT)))
+        return trust_in(self.skill, self.doubt)
 
     def _known_guess(self) -> float:
         assert self.honest is not None
