@@ -21,13 +21,13 @@ demo: $(VENV)/.ready
 	$(BIN)/undertow demo
 
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 slow: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -m slow
 
 coverage: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest -n 2 -m "not slow" --cov=src/undertow --cov-report=term:skip-covered --cov-fail-under=92
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cov=src/undertow --cov-report=term:skip-covered --cov-fail-under=92
 
 mutants: $(VENV)/.ready-dev
 	$(BIN)/python tests/tools/mutants.py $(or $(MANY),15)

@@ -165,3 +165,8 @@ def _way_out(error: OSError) -> str:
             return "Was its folder moved or deleted meanwhile?"
         case _:
             return "What was saved before is intact."
+
+
+def cache_folder() -> Path:
+    """Where what can be made again is kept, for this user: decoded sets, work for clusters, a key."""
+    return Path(os.environ.get("UNDERTOW_CACHE") or "~/.cache/undertow").expanduser()

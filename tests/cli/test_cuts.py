@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -57,7 +58,9 @@ def test_cuts_of_a_run_and_of_someones_checkpoints(capsys, tmp_path, monkeypatch
     code, out, err = call(capsys, *where, "--data", "digits")
     assert (code, err) == (0, "")
     assert "1 of 4 modules are different cuts" in out
-    code, _, err = call(capsys, *where)
+    assert call(capsys, *where)[0] == 0  # what was said once is remembered with the folder
+    shutil.copytree(tmp_path / "ckpts", tmp_path / "other", ignore=shutil.ignore_patterns("opened.json"))
+    code, _, err = call(capsys, "cuts", tmp_path / "other", "--model", "mine:build")
     assert code == 2
     assert "--data" in err
     assert len(err.strip().splitlines()) == 1

@@ -25,6 +25,7 @@ GROUND = {
     "undertow.files",
     "undertow.plots",
     "undertow.shares",
+    "undertow.spreadsheets",
     "undertow.words",
 }
 

@@ -33,15 +33,21 @@ def test_a_study_is_declared_fully(name):
         assert one.source
 
 
+@pytest.fixture(scope="module")
+def smoke_folder(tmp_path_factory):
+    """One for all: studies that train the same networks train them once, as they do for anyone."""
+    return tmp_path_factory.mktemp("smoke")
+
+
 @pytest.mark.parametrize("name", ALL)
-def test_smoke_scales_run(name, tmp_path, monkeypatch):
+def test_smoke_scales_run(name, smoke_folder, monkeypatch):
     """From training to figure, without data from outside."""
     monkeypatch.delenv("UNDERTOW_DATA", raising=False)
-    outcome = run_study(name, "smoke", out=tmp_path)
+    outcome = run_study(name, "smoke", out=smoke_folder)
     assert not outcome.failures
     assert len(outcome.findings.rows)
     assert outcome.findings.cases == tuple(case.name for case in outcome.study.cases)
-    assert (tmp_path / name / "smoke" / "figure.png").stat().st_size > 5_000
+    assert (smoke_folder / name / "smoke" / "figure.png").stat().st_size > 5_000
     for claim, verdict in outcome.verdicts():
         assert not verdict.numbers.startswith(name), (
             f"{claim.text}: {verdict.numbers}"

@@ -18,9 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from undertow.data.cache import cache_folder
 from undertow.errors import RunProblem
-from undertow.files import aside, write_text
+from undertow.files import aside, cache_folder, write_text
 from undertow.stored.door import decode, read_bytes, speakable
 
 FILE, KEY, SIGNED = "opened.json", "key", "signed"

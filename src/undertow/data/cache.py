@@ -24,6 +24,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from undertow.files import cache_folder
 from undertow.sizes import parse_size
 from undertow.stored.tensors import CONTENT, HEADER, check_content, write_tensors
 
@@ -60,11 +61,6 @@ def content_key(*parts: str | Path) -> str:
         else:
             seen.update(f"{len(part)}:{part}".encode())
     return seen.hexdigest()
-
-
-def cache_folder() -> Path:
-    """Where decoded sets are kept."""
-    return Path(os.environ.get("UNDERTOW_CACHE") or "~/.cache/undertow").expanduser()
 
 
 def cache_limit() -> int:

@@ -131,7 +131,7 @@ def _workspace(caller: Caller) -> Path:
     folder = Path(caller.workspace)
     if mark_of(folder, caller.token).exists():
         return folder
-    from undertow.data.cache import cache_folder
+    from undertow.files import cache_folder
 
     own = cache_folder() / "work"
     own.mkdir(parents=True, exist_ok=True)

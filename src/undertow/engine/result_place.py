@@ -145,7 +145,7 @@ def _filesystem(url: str) -> tuple[Any, str]:
 def work_folder(out: Path | str) -> Path:
     """Where runs are trained: `out` itself if it is a folder, else this machine's cache."""
     if is_url(out):
-        from undertow.data.cache import cache_folder
+        from undertow.files import cache_folder
 
         return cache_folder() / "work"
     return Path(str(out).removeprefix(FILE))

@@ -89,11 +89,14 @@ def cases(nets: Iterable[str], degrees: Iterable[float] = DEGREES, **settings: A
     )
 
 
-def scaled(*, smoke: float, laptop: float, **laptop_options: Any) -> dict[str, ScaleChange]:
-    """The smaller scales of a study of all nets; what each takes in minutes, and options of the laptop's measure."""
+def scaled(
+    *, smoke: float, laptop: float, smoke_options: Mapping[str, Any] | None = None, **laptop_options: Any
+) -> dict[str, ScaleChange]:
+    """The smaller scales of a study of all nets; what each takes in minutes, and options of its measure."""
     return {
         "smoke": ScaleChange(
-            cases=_each(SMOKE, (0.4, 0.6)), only=tuple(_each(SMOKE, (0.4, 0.6))), minutes=smoke
+            cases=_each(SMOKE, (0.4, 0.6)), only=tuple(_each(SMOKE, (0.4, 0.6))), minutes=smoke,
+            options=smoke_options or {},
         ),
         "laptop": ScaleChange(
             cases=_each(LAPTOP), only=tuple(_each(LAPTOP)), because=MEMORISED_FAST, minutes=laptop,

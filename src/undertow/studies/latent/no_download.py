@@ -15,7 +15,7 @@ from undertow.studies.latent.probe_claims import (
     some_layer_follows,
 )
 from undertow.studies.latent.probe_curves import dynamics_figure
-from undertow.studies.latent.probe_dynamics import MEASURE
+from undertow.studies.latent.probe_dynamics import FEW_STEPS, MEASURE
 from undertow.studies.recipe import Case, ScaleChange, Study
 from undertow.training.config import TrainConfig
 
@@ -43,6 +43,7 @@ no_download = Study(
         "smoke": ScaleChange(
             train={"model": "mlp:16-16", "train_size": 200, "test_size": 100, "epochs": 2},
             only=tuple(case_name(net, degree) for net in NETS for degree in (0.4, 0.6)),
+            options=FEW_STEPS,
             minutes=0.2,
         ),
         "laptop": ScaleChange(because="nothing is changed: there is no larger setting of it", minutes=12),

@@ -62,6 +62,7 @@ def grid(
     probes: Sequence[str] = ("masc", "velpic", "logistic"),
     checkpoints: str = "all",
     logistic_at: str = "all",
+    logistic_steps: int | None = None,
     samples: int | None = None,
 ) -> Rows:
     """Every layer, checkpoint and probe; the model itself is probe "model".
@@ -71,6 +72,7 @@ def grid(
         probes: masc, velpic, logistic, ...
         checkpoints: all, last, or epochs such as 0,10,60.
         logistic_at: the same for the logistic probe, which takes most of the time.
+        logistic_steps: of Adam; the paper's number when not given.
         samples: fit and score on at most so many of each split; not of the logistic probe.
     """
     direct = tuple(name for name in probes if name != "logistic")
@@ -78,24 +80,25 @@ def grid(
         run, probes=direct, fits=("given",), checkpoints=checkpoints, samples=samples, seed=seed
     )
     rows = [{name: line[name] for name in COLUMNS} for line in table.to_dict("records")]
-    return rows + (logistic(run, seed, logistic_at) if "logistic" in probes else [])
+    steps = logistic_steps or LOGISTIC_STEPS
+    return rows + (logistic(run, seed, logistic_at, steps) if "logistic" in probes else [])
 
 
-def logistic(run: Run, seed: int, checkpoints: str) -> Rows:
-    """Logistic probes with the paper's number of steps, on every layer; what enters the model is fitted once."""
+def logistic(run: Run, seed: int, checkpoints: str, steps: int) -> Rows:
+    """Logistic probes with so many steps, on every layer; what enters the model is fitted once."""
     data, rows, seen = run.data(), Rows(), dict[str, float]()
     for at in chosen(run, checkpoints):
         train, test = (layer_features(run.model(at), part, data.scaling) for part in (data.train, data.test))
         for layer, own in train.items():
             if layer != INPUT or layer not in seen:
-                seen[layer] = _answered(_by_steps(len(own), seed), own, test[layer], data)
+                seen[layer] = _answered(_by_steps(len(own), seed, steps), own, test[layer], data)
             rows.append(_probed("logistic", layer, seen[layer], at, data))
     return rows
 
 
-def _by_steps(samples: int, seed: int) -> LogisticProbe:
+def _by_steps(samples: int, seed: int, steps: int) -> LogisticProbe:
     batches = math.ceil(samples / LogisticProbe().batch_size)
-    return LogisticProbe(epochs=max(1, round(LOGISTIC_STEPS / batches)), seed=seed)
+    return LogisticProbe(epochs=max(1, round(steps / batches)), seed=seed)
 
 
 def _answered(probe: Probe, train: Tensor, test: Tensor, data: DataSet) -> float:
