@@ -232,7 +232,9 @@ def test_where_nothing_can_be_told_only_suspects_count(run, found):
     unsure = replace(
         found, found=replace(found.found, rate=RateAnswer(None, 0.0, 0.9, False, "for the test"))
     )
-    table = ut.choose_checkpoint(run, errors=unsure).table.set_index("epoch")
+    choice = ut.choose_checkpoint(run, errors=unsure)
+    assert "the rate is unknown, so held-out samples choose better" in choice.reason
+    table = choice.table.set_index("epoch")
     assert table["score"].equals(table["on_suspects"])
     assert table["on_suspects"][60] < 0.5 < table["on_suspects"].max()
     beliefs, said = found.beliefs, run.model(4)(run.data().train.x * 2 - 1).argmax(1)

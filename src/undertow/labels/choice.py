@@ -103,14 +103,18 @@ def choose_checkpoint(
     for row in rows:
         row["score"] = row["on_suspects" if unsure else "agreement"]
     near = _near(rows)
-    reason = (
-        "held-out labels, and agreement with what is believed"
-        if held_out
-        else "agreement with what is believed"
-    )
+    reason = _reason(held_out=held_out, unsure=unsure)
     best = max(near, key=lambda row: row["score"])
     promises = {**found.knowledge, **LabelSearch(session, chosen).entering_knowledge(found.found)}
     return Choice(int(best["epoch"]), reason, pd.DataFrame(rows), found, promises)
+
+
+def _reason(*, held_out: bool, unsure: bool) -> str:
+    if held_out:
+        return "held-out labels, and agreement with what is believed"
+    if unsure:
+        return "agreement with what is believed of suspects; the rate is unknown, so held-out samples choose better"
+    return "agreement with what is believed"
 
 
 def _check_same(found: LabelErrors, session: Session) -> None:
