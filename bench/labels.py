@@ -1,6 +1,6 @@
 """Wrong labels beside other methods: ranking, decision, rate, proposals and seconds, cell by cell.
 
-python bench/labels.py [--cells small,chosen,fresh or names] [--work DIR] [--no-peers] [--report FILE.md]
+python bench/labels.py [--cells small,chosen,looked,fresh or names] [--work DIR] [--no-peers] [--report FILE.md]
 
 Without --cells: one small cell of embedded data. Runs, features and peers are kept in --work, so that a bench that was
 stopped goes on; training all runs took an hour and a half of one core. Cells whose data or packages are not here are
@@ -33,7 +33,8 @@ from undertow.labels.judge import LabelBeliefs, View, judge_labels
 TITLES = {
     "small": "Small",
     "chosen": "The method was chosen on these",
-    "fresh": "Never looked at before the method was final",
+    "looked": "Looked at while the method was changed",
+    "fresh": "Measured once the method was final",
 }
 
 
