@@ -320,9 +320,10 @@ def _only_without_exceed(found: Findings) -> ClaimVerdict:
         ends = [float(curve.mean.max()) for curve in _qr_sums(found, case, layer, measure)]
         words = f"at most {number(ends[0])} with QR, {number(ends[1])} without"
         judged.append(CaseVerdict(f"{layer}, {measure}", ends[0] <= 1 + 1e-9, words))
-    most = max(float(_qr_sums(found, *one)[1].mean.max()) for one in _qr_layers(found))
+    beyond = sum(float(_qr_sums(found, *one)[1].mean.max()) > 1 for one in _qr_layers(found))
     verdict = ClaimVerdict.of_cases(judged)
-    return replace(verdict, holds=bool(verdict.holds) and most > 1)
+    words = f"beyond 1 without QR in {beyond}; within 1 with it in {verdict.numbers}"
+    return replace(verdict, holds=bool(verdict.holds) and beyond > 0, numbers=words)
 
 
 def _parted_where_small(found: Findings) -> ClaimVerdict:
