@@ -360,6 +360,6 @@ def test_the_plan_of_a_run_and_of_features_comes_before_any_work(capsys, run, tm
     ]
     assert main(given) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["disk"] == 7 * 400_000 * 1000 * 4
+    assert told["disk"] == 10 * 400_000 * 1000 * 4
     assert told["memory"] < 2e9
     assert told["seconds"] > 1

@@ -24,8 +24,9 @@ from torch import Tensor
 from undertow.errors import RunProblem
 from undertow.sizes import show_size
 
-TABLES = 7
-"""Tables of samples x classes that a search holds at most: four sums of votes, a vote, what follows, and beliefs."""
+TABLES = 10
+"""Tables of samples x classes that a search holds at most: eight sums of votes of a run (three without one), and two
+more: a vote and what follows, or chances and beliefs."""
 BLOCK_CELLS = 4_000_000
 """Numbers of a table that are worked on at once."""
 MOST_ROWS = 16_384
