@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -258,7 +259,7 @@ def is_run(folder: Path) -> bool:
 
 def list_runs(folder: str | Path) -> list[Path]:
     """Run folders in `folder`, itself and its sub-folders to any depth."""
-    return sorted(found.parent for found in Path(folder).rglob("run.json"))
+    return sorted(Path(place) for place, _, names in os.walk(folder) if "run.json" in names)
 
 
 def _no_run(folder: Path) -> Exception:
