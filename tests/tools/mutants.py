@@ -208,8 +208,8 @@ def load_before(names: list[str]) -> None:
                 importlib.import_module(name)
 
 
-def attack(name: str, many: int, seed: int, source: Path) -> dict[str, object]:
-    """Change one module `many` times; what became of it."""
+def attack(name: str, many: int, seed: int, part: tuple[int, int], source: Path) -> dict[str, object]:
+    """Change one module `many` times, of which this is one part of so many; what became of it."""
     target, seen = MODULES[name], source / "loaded.txt"
     if run_tests(source, target, None, seen) != "passed":
         return {"module": name, "error": "the tests fail on the unchanged code"}
@@ -218,7 +218,7 @@ def attack(name: str, many: int, seed: int, source: Path) -> dict[str, object]:
     run_tests(source, target, None)
     within = max(60.0, SLOWEST * (time.monotonic() - began))
     every = [(path, *one) for path in target.files for one in mutants(source / "undertow" / path)]
-    chosen = random.Random(f"{seed} {name}").sample(every, min(many, len(every)))
+    chosen = random.Random(f"{seed} {name}").sample(every, min(many, len(every)))[part[0] - 1 :: part[1]]
     survived: list[str] = []
     for path, where, text in chosen:
         changed = source / "undertow" / path
@@ -239,6 +239,9 @@ def main() -> None:
     parser.add_argument("many", type=int, nargs="?", default=15)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=list(MODULES))
+    parser.add_argument(
+        "--part", default="1/1", help="for several processes: 2/4 is every fourth change from the second on"
+    )
     asked = parser.parse_args()
     import torch
 
@@ -248,8 +251,10 @@ def main() -> None:
         shutil.copytree(
             ROOT / "src" / "undertow", Path(folder) / "undertow", ignore=shutil.ignore_patterns("__pycache__")
         )
+        first, parts = map(int, asked.part.split("/"))
         for name in asked.only:
-            print(json.dumps(attack(name, asked.many, asked.seed, Path(folder))), flush=True)
+            told = attack(name, asked.many, asked.seed, (first, parts), Path(folder))
+            print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":
