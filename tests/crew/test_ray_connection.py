@@ -56,7 +56,7 @@ def test_whoever_does_not_answer_is_told_in_time(tmp_path, monkeypatch):
         addresses = ["auto", silent, closed, f"ray://{silent}", f"ray://{closed}"]
         for address, (words, seconds) in zip(addresses, pool.map(dial, addresses), strict=True):
             assert words.startswith(f"Cannot reach a Ray cluster at {address}: ")
-            assert seconds < IN_TIME
+            assert seconds < 2 * IN_TIME  # twice: five at once, and the machine may be busy
 
 
 def test_dialling_survives_a_thread_that_sets_variables(monkeypatch):
@@ -97,6 +97,7 @@ def test_without_ray_the_way_to_it_is_told(monkeypatch):
 
 
 FAILED = "RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err."
+DEAF = "ConnectionError: ray client connection timeout"
 DIED = "psutil.ZombieProcess: PID still exists but it's a zombie (pid=5631)"
 
 
@@ -123,7 +124,7 @@ def door():
         yield f"ray://127.0.0.1:{listening.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("said", [FAILED, DIED], ids=["slow", "died while it was looked at"])
+@pytest.mark.parametrize("said", [FAILED, DIED, DEAF], ids=["slow", "died while it was looked at", "deaf"])
 def test_a_client_server_that_does_not_start_is_tried_again(door, monkeypatch, said):
     cluster = BusyCluster(failures=2, said=said)
     monkeypatch.setattr("ray.init", cluster.init)
@@ -132,17 +133,18 @@ def test_a_client_server_that_does_not_start_is_tried_again(door, monkeypatch, s
         assert cluster.calls == 3
 
 
-def test_what_kept_us_out_is_said_when_time_is_up(door, monkeypatch):
-    cluster, seconds = BusyCluster(failures=1000), itertools.count(step=50)
+@pytest.mark.parametrize(("said", "step"), [(FAILED, 50), (DEAF, 8)], ids=["slow", "deaf"])
+def test_what_kept_us_out_is_said_when_time_is_up(door, monkeypatch, said, step):
+    cluster, seconds = BusyCluster(failures=1000, said=said), itertools.count(step=step)
     monkeypatch.setattr("ray.init", cluster.init)
     # A clock of its own: on a busy machine the first try alone may take all the time there is.
     monkeypatch.setattr(
         ray_connection, "time", SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda _: None)
     )
-    reason = r"Starting Ray client server failed\. See ray_client_server_23000\.err \(tried 3 times\)"
+    reason = re.escape(said.removesuffix(".")) + r" \(tried 3 times\)"
     with pytest.raises(Unreachable, match=reason), connected(door):
         pass
-    assert cluster.calls == 3  # 50, 100 and 150 of 120 seconds
+    assert cluster.calls == 3  # 50, 100 and 150 of 120 seconds; 8, 16 and 24 of 20
 
 
 def test_other_failures_are_told_at_once(door, monkeypatch):

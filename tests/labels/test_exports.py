@@ -55,10 +55,9 @@ def test_cleanlabs_columns_are_cleanlabs(digits):
     filters = pytest.importorskip("cleanlab.classification")
     kept = digits[1] >= 0
     found = ut.label_errors(features=digits[0][kept], labels=digits[1][kept])
-    # One process: cleanlab forks its others, and a fork beside threads may wait for ever.
-    theirs = filters.CleanLearning(find_label_issues_kwargs={"n_jobs": 1}).find_label_issues(
-        labels=digits[1][kept], pred_probs=found.pred_probs
-    )
+    # One job: its pool of forked processes waits for ever where a thread of another test held a lock.
+    own = filters.CleanLearning(find_label_issues_kwargs={"n_jobs": 1})
+    theirs = own.find_label_issues(labels=digits[1][kept], pred_probs=found.pred_probs)
     ours = cleanlab_table(found)
     assert set(theirs.columns) <= {*ours.columns, "sample_weight"}
     for name in ("given_label", "predicted_label"):

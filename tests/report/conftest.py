@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -338,6 +339,30 @@ def trained(audited: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+PATIENCE = 300_000
+"""Milliseconds for a browser on a busy machine; nothing waits for them to pass."""
+
+
+@pytest.fixture
+def settled():
+    """Waits until the page has drawn two more frames: what scrolling and resizing set off is done by then."""
+    frames = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    return lambda page: page.evaluate(frames)
+
+
+@pytest.fixture
+def eventually():
+    """Asks until the answer is as wanted; a page that never gets there fails."""
+
+    def wait(page, ask):
+        late = monotonic() + PATIENCE / 1000
+        while not ask():
+            assert monotonic() < late, "the page did not get there"
+            page.wait_for_timeout(20)
+
+    return wait
+
+
 @pytest.fixture(scope="module")
 def browser():
     """Debian's chromium; tests that want it are skipped where it or playwright is missing."""
@@ -346,7 +371,9 @@ def browser():
     if not path:
         pytest.skip("no chromium to open pages with")
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--headless"])
+        chromium = driver.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--headless"], timeout=PATIENCE
+        )
         yield chromium
         chromium.close()
 
@@ -359,6 +386,7 @@ class Visitor:
 
     def open(self, address, *, width=1280, ready=".host svg", allowed=("file:", "data:", "blob:"), **options):
         context = self.browser.new_context(viewport={"width": width, "height": 900}, **options)
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         note = self.complaints.append
         page.on("console", lambda said: note(said.text) if said.type in ("error", "warning") else None)

@@ -37,7 +37,7 @@ def centred(page, chart):
     """The chart's host, in the middle of a window that has come to rest: scrolling hides the tip."""
     host = page.locator(f"[data-chart={chart}] .host")
     host.evaluate("one => one.scrollIntoView({ block: 'center', behavior: 'instant' })")
-    page.wait_for_timeout(300)
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     return host
 
 

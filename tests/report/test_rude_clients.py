@@ -61,6 +61,81 @@ def test_a_thousand_half_open_connections_are_let_go(server):
     assert get(server)[0] == 200
 
 
+def test_clients_that_drip_hold_no_place_for_ever(server, monkeypatch):
+    """Fails where only silence has a limit: a byte now and then kept each of the few places."""
+    monkeypatch.setattr(served, "ARRIVED", 0.0)
+    server.RequestHandlerClass.timeout = PATIENCE
+    held = [socket.create_connection(server.server_address, timeout=PATIENCE) for _ in range(8)]
+    for one in held:
+        with one:
+            one.sendall(b"GET / HT")
+            one.recv(1)  # nothing, or that this is no request: not heard any longer
+    assert get(server)[0] == 200
+
+
+def ask(server, head: str) -> bytes:
+    with socket.create_connection(server.server_address, timeout=PATIENCE) as one:
+        one.sendall(head.replace("PORT", str(server.server_address[1])).encode("latin1") + b"\r\n\r\n")
+        return one.makefile("rb").read()
+
+
+def test_two_names_of_the_server_are_none(server):
+    """The first is ours, another reader may take the second."""
+    twice = "GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nHost: evil.example"
+    assert b" 403 " in ask(server, twice)
+    assert b" 200 " in ask(server, twice.partition("\r\nHost: evil")[0])
+
+
+@pytest.mark.parametrize("address", ["http://[", "http://[::1", "//[/run/good", "*", "/run/%ff%fe"])
+def test_an_address_of_nothing_is_answered(server, capfd, address: str):
+    """Fails by a traceback and no answer."""
+    assert b" 404 " in ask(server, f"GET {address} HTTP/1.1\r\nHost: 127.0.0.1:PORT")
+    assert capfd.readouterr().err == ""
+
+
+def test_a_name_that_is_no_utf8_hides_no_other_and_can_be_opened(server, tmp_path: Path):
+    """Fails with an empty answer to everything."""
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe"))
+    odd.mkdir()
+    (odd / "run.json").write_text('{"format": 1}')
+    status, text = get(server)
+    assert (status, "good" in text, 'href="/run/%FF%FE"' in text) == (200, True, True)
+    assert get(server, "/run/%FF%FE")[0] == 200
+    assert "%FF%FE" in get(server, "/stamp/")[1]
+
+
+def test_a_run_that_goes_away_meanwhile_is_told(server, tmp_path: Path, monkeypatch, capfd):
+    """Its folder was found, then it is gone: fails by a KeyError, and nobody is answered."""
+    runs = [{"good": tmp_path / "good"}, {}]
+    monkeypatch.setattr(served.ServedRuns, "runs", lambda self: runs.pop(0) if runs else {})
+    status, text = get(server, "/run/good")
+    assert (status, text) == (500, "The run good is gone. The list is at /.")
+    assert capfd.readouterr().err == ""
+
+
+def test_runs_that_come_and_go_are_listed_without_a_fault(server, tmp_path: Path, capfd):
+    done = threading.Event()
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            for name in "abc":
+                (tmp_path / name).mkdir()
+                (tmp_path / name / "run.json").write_text('{"format": 1}')
+            for name in "abc":
+                (tmp_path / name / "run.json").unlink()
+                (tmp_path / name).rmdir()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        answers = {get(server, path)[0] for path in ["/", "/stamp/", "/together", "/run/a"] * 10}
+    finally:
+        done.set()
+        other.join()
+    assert answers <= {200, 404, 500}
+    assert capfd.readouterr().err == ""
+
+
 def test_a_client_that_leaves_early_says_nothing(server, capfd):
     for _ in range(20):
         with socket.create_connection(server.server_address, timeout=PATIENCE) as one:

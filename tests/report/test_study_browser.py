@@ -57,6 +57,7 @@ def visit(browser, address):
 
     def open_page(width=1280, **options):
         context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        context.set_default_timeout(300_000)  # a browser on a busy machine
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda said: complaints.append(said.text))
@@ -74,14 +75,14 @@ def visit(browser, address):
     assert complaints == []
 
 
-def test_links_lead_to_their_studies(visit):
+def test_links_lead_to_their_studies(visit, eventually):
     page = visit()
     targets = page.eval_on_selector_all("a[href^='#']", "all => all.map(one => one.hash.slice(1))")
     assert len(targets) >= 7
     assert all(page.evaluate("name => document.getElementById(name) !== null", name) for name in targets)
     page.click("text=temporal/three")
-    page.wait_for_timeout(800)
-    assert page.locator("nav a[aria-current]").inner_text() == "Temporal consistency"
+    here = page.locator("nav a[aria-current]")
+    eventually(page, lambda: here.inner_text() == "Temporal consistency")
 
 
 @pytest.mark.parametrize("width", [1920, 768, 390, 360])

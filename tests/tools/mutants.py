@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
+import importlib
 import json
 import os
 import random
@@ -21,31 +23,56 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LATENT = ["tests/latent/test_contract.py", "tests/latent/test_parity.py"]
-MODULES: dict[str, tuple[list[str], list[str]]] = {
-    "masc": (["latent/masc.py", "latent/subspace.py"], ["tests/latent/test_masc.py", *LATENT]),
-    "velpic": (["latent/velpic.py"], ["tests/latent/test_velpic.py", *LATENT]),
-    "lda": (["latent/discriminant.py"], ["tests/latent/test_discriminant.py", *LATENT]),
-    "nearest": (["latent/nearest.py"], ["tests/latent/test_nearest.py", *LATENT]),
-    "logistic": (["latent/logistic.py"], ["tests/latent/test_logistic.py", *LATENT]),
-    "moments": (["features/moments.py"], ["tests/features/test_moments.py"]),
-    "d_lr": (
-        ["richness/alignment.py"],
-        ["tests/richness/test_low_rank.py", "tests/richness/test_measure.py"],
+CONTRACT = "tests/latent/test_contract.py"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Code to change, the tests that should notice, and which of these (an expression of pytest's -k)."""
+
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+    only: str = ""
+
+
+def _probe(file: str, *more: str) -> Target:
+    """A probe's own tests, and its lines of the contract that all probes keep."""
+    name = Path(file).stem
+    return Target((file, *more), (f"tests/latent/test_{name}.py", CONTRACT), name)
+
+
+MODULES = {
+    "masc": _probe("latent/masc.py", "latent/subspace.py"),
+    "velpic": _probe("latent/velpic.py"),
+    "logistic": _probe("latent/logistic.py"),
+    "lda": Target(
+        ("latent/discriminant.py",), ("tests/latent/test_discriminant.py", CONTRACT), "discriminant or lda"
     ),
-    "composer": (
-        [f"temporal/{one}.py" for one in ("compose_split", "compose_merge", "batchnorm")],
-        ["tests/temporal/test_compose.py"],
+    "nearest": Target(
+        ("latent/nearest.py",), ("tests/latent/test_nearest.py", CONTRACT), "nearest or knn or mean"
     ),
-    "noise model": (
-        ["labels/noise_model.py"],
-        ["tests/labels/test_noise_model.py", "tests/labels/test_rate.py"],
+    "moments": Target(("features/moments.py",), ("tests/features/test_moments.py",)),
+    "d_lr": Target(
+        ("richness/alignment.py",), ("tests/richness/test_low_rank.py", "tests/richness/test_measure.py")
     ),
-    "session": (["session/session.py"], ["tests/session"]),
+    "composer": Target(
+        ("temporal/compose_split.py", "temporal/compose_merge.py", "temporal/batchnorm.py"),
+        ("tests/temporal/test_compose.py",),
+    ),
+    "noise model": Target(
+        ("labels/noise_model.py", "labels/judge.py", "labels/pool.py", "labels/rate.py"),
+        ("tests/labels/test_noise_model.py", "tests/labels/test_rate.py", "tests/labels/test_judge.py"),
+    ),
+    "session": Target(
+        ("session/session.py",),
+        ("tests/session/test_session.py", "tests/session/test_passes.py", "tests/session/test_cache.py"),
+    ),
 }
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -135,11 +162,11 @@ def mutants(path: Path) -> list[tuple[str, str]]:
     return found
 
 
-def run_tests(source: Path, tests: list[str], within: float | None) -> str:
-    """How the tests ended on the code in `source`: passed, failed or hung."""
+def run_tests(source: Path, target: Target, within: float | None, tell: Path | None = None) -> str:
+    """How the tests ended on the code in `source`: passed, failed or hung; `tell` gets the names of loaded modules."""
     child = os.fork()
     if not child:
-        _be_pytest(source, tests)
+        _be_pytest(source, target, tell)
     late = None if within is None else time.monotonic() + within
     while True:
         found, status = os.waitpid(child, os.WNOHANG)
@@ -152,7 +179,7 @@ def run_tests(source: Path, tests: list[str], within: float | None) -> str:
         time.sleep(0.02)
 
 
-def _be_pytest(source: Path, tests: list[str]) -> None:
+def _be_pytest(source: Path, target: Target, tell: Path | None) -> None:
     os.setsid()
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
@@ -162,34 +189,46 @@ def _be_pytest(source: Path, tests: list[str]) -> None:
     os.environ["PYTHONPATH"] = str(source)
     import pytest
 
-    code = 1
+    code, which = 1, ["-k", target.only] if target.only else []
+    fixed = ["-x", "-q", "-m", "not slow and not realdata", "-p", "no:cacheprovider"]
     try:
-        code = int(
-            pytest.main([*tests, "-x", "-q", "-m", "not slow and not realdata", "-p", "no:cacheprovider"])
-        )
+        code = int(pytest.main([*target.tests, *which, *fixed]))
+        if tell is not None:
+            tell.write_text("\n".join(sys.modules), encoding="utf-8")
     finally:
         os._exit(code)
 
 
-def attack(name: str, many: int, seed: int, source: Path) -> dict[str, object]:
-    """Change one module `many` times; what became of it."""
-    files, tests = MODULES[name]
-    began = time.monotonic()
-    if run_tests(source, tests, None) != "passed":
+def load_before(names: list[str]) -> None:
+    """Load what the tests load, but for undertow and the tests, once and before the processes fork off."""
+    for name in names:
+        if name.partition(".")[0] not in ("undertow", "tests", "conftest", "__main__") and "test" not in name:
+            with contextlib.suppress(BaseException), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                importlib.import_module(name)
+
+
+def attack(name: str, many: int, seed: int, part: tuple[int, int], source: Path) -> dict[str, object]:
+    """Change one module `many` times, of which this is one part of so many; what became of it."""
+    target, seen = MODULES[name], source / "loaded.txt"
+    if run_tests(source, target, None, seen) != "passed":
         return {"module": name, "error": "the tests fail on the unchanged code"}
+    load_before(seen.read_text(encoding="utf-8").splitlines())
+    began = time.monotonic()
+    run_tests(source, target, None)
     within = max(60.0, SLOWEST * (time.monotonic() - began))
-    every = [(path, *one) for path in files for one in mutants(source / "undertow" / path)]
-    chosen = random.Random(f"{seed} {name}").sample(every, min(many, len(every)))
+    every = [(path, *one) for path in target.files for one in mutants(source / "undertow" / path)]
+    chosen = random.Random(f"{seed} {name}").sample(every, min(many, len(every)))[part[0] - 1 :: part[1]]
     survived: list[str] = []
     for path, where, text in chosen:
-        target = source / "undertow" / path
-        whole = target.read_text(encoding="utf-8")
-        target.write_text(text, encoding="utf-8")
+        changed = source / "undertow" / path
+        whole = changed.read_text(encoding="utf-8")
+        changed.write_text(text, encoding="utf-8")
         try:
-            if run_tests(source, tests, within) == "passed":
+            if run_tests(source, target, within) == "passed":
                 survived.append(where)
         finally:
-            target.write_text(whole, encoding="utf-8")
+            changed.write_text(whole, encoding="utf-8")
     killed = len(chosen) - len(survived)
     return {"module": name, "of": len(every), "tried": len(chosen), "killed": killed, "survived": survived}
 
@@ -200,11 +239,10 @@ def main() -> None:
     parser.add_argument("many", type=int, nargs="?", default=15)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=list(MODULES))
+    parser.add_argument(
+        "--part", default="1/1", help="for several processes: 2/4 is every fourth change from the second on"
+    )
     asked = parser.parse_args()
-    import numpy  # noqa: F401
-    import pandas  # noqa: F401
-    import pytest  # noqa: F401
-    import sklearn  # noqa: F401
     import torch
 
     torch.set_num_threads(1)
@@ -213,8 +251,10 @@ def main() -> None:
         shutil.copytree(
             ROOT / "src" / "undertow", Path(folder) / "undertow", ignore=shutil.ignore_patterns("__pycache__")
         )
+        first, parts = map(int, asked.part.split("/"))
         for name in asked.only:
-            print(json.dumps(attack(name, asked.many, asked.seed, Path(folder))), flush=True)
+            told = attack(name, asked.many, asked.seed, (first, parts), Path(folder))
+            print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

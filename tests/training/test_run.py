@@ -14,6 +14,8 @@ from torch import nn
 
 import undertow as ut
 from undertow.errors import BadFile, BadValue, NotThere, RunProblem, UnknownName
+from undertow.training.config import TrainConfig
+from undertow.training.facts import RunFacts
 
 
 def net() -> nn.Module:
@@ -151,6 +153,18 @@ def test_weights_of_another_model_are_named(tmp_path: Path):
         RunProblem, match=r"weights of .*, got .*instead of .*Give the model that was trained"
     ):
         ut.open_run(tmp_path, model=net).model(1)
+
+
+@pytest.mark.parametrize(
+    ("facts", "advice"),
+    [(None, "Record on"), (RunFacts.of_this_machine(config=TrainConfig("mlp:4").to_dict()), "--resume")],
+)
+def test_a_run_killed_before_its_first_checkpoint_has_none_yet(tmp_path: Path, facts, advice: str):
+    """Fails where what a killed writer left of its first file counts as a folder of foreign checkpoints."""
+    ut.Recorder(tmp_path / "run", facts=facts).close()
+    (tmp_path / "run" / "checkpoints" / ".undertow-0123.part").mkdir(parents=True)
+    with pytest.raises(NotThere, match=f"has no checkpoint yet.*{advice}"):
+        ut.open_run(tmp_path / "run")
 
 
 def test_missing_runs_and_checkpoints(tmp_path: Path):

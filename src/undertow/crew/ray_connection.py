@@ -47,6 +47,9 @@ SLOW = (
 """What Ray says where its own processes did not start in time, or ended while it looked at them; it has no class of
 errors for that."""
 
+DEAF = "ray client connection timeout"
+"""What Ray says where the port answers and nobody talks: a server that is slow to wake, or something else."""
+
 CLIENT = "ray://"
 LOADED = "undertow: ray is loaded"
 CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -139,12 +142,18 @@ def _enter(ray: Any, address: str, **settings: Any) -> None:
         except Exception as error:
             with suppress(Exception):
                 ray.shutdown()  # what a failed start left behind
-            slow = any(words in str(error) for words in SLOW)
-            if not slow or time.monotonic() - began > PATIENCE:
+            if time.monotonic() - began > _patience(str(error)):
                 raise _unreachable(address, str(error) or type(error).__name__, tries) from error
             time.sleep(PAUSE)
         else:
             return
+
+
+def _patience(said: str) -> float:
+    """Seconds from the first try on within which it is worth to try again."""
+    if any(words in said for words in SLOW):
+        return PATIENCE
+    return JOIN if DEAF in said else -1
 
 
 def _knock(address: str, door: str) -> None:

@@ -12,9 +12,12 @@ leaves things out silently would be read as a finding.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import pandas as pd
@@ -114,8 +117,17 @@ def read_saved(folder: str | Path) -> Saved:
 
 def stamp(folder: Path) -> str:
     """Changes when any of the files does that a report is made from."""
-    seen = [path.stat() for name in READ if (path := folder / name).is_file()]
-    return "-".join(f"{found.st_mtime_ns:x}.{found.st_size:x}" for found in seen)
+    return "-".join(f"{found.st_mtime_ns:x}.{found.st_size:x}" for found in read_states(folder))
+
+
+def read_states(folder: Path) -> list[os.stat_result]:
+    """The states of the files that a report is made from; one that goes away meanwhile has none."""
+    found: list[os.stat_result] = []
+    for name in READ:
+        with suppress(OSError):
+            own = (folder / name).stat()
+            found += [own] if S_ISREG(own.st_mode) else []
+    return found
 
 
 def _table(path: Path, schema: TableSchema, **how: Any) -> Frame:

@@ -14,21 +14,24 @@ only requests that name this machine are answered: a foreign page cannot read al
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socket import SHUT_RD, socket
 from threading import BoundedSemaphore, Lock
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from undertow.errors import NotThere, RunProblem, UndertowError
 from undertow.report import summary
 from undertow.report.listing import list_shown
 from undertow.report.page import fill, page_text
-from undertow.report.saved import READ, Saved, read_saved, stamp
+from undertow.report.saved import READ, Saved, read_saved, read_states, stamp
 
 HOST = "127.0.0.1"
 PORT = 8765
@@ -38,6 +41,8 @@ RECENT = 600
 """Seconds since the last sign of life within which an unfinished run counts as training."""
 AT_ONCE, PATIENCE = 64, 10
 """Connections, and seconds that a silent one is kept."""
+ARRIVED = 20
+"""Seconds within which a whole request must have come, however steadily it drips."""
 KEPT = 32
 """Rendered pages kept in memory."""
 HEADERS = {
@@ -65,10 +70,17 @@ class ServedRuns:
 
     def report(self, names: list[str], address: str) -> str:
         """The report of these runs, which follows them; rendered once for every state of their files."""
-        runs = self.runs()
-        stamps = "|".join(stamp(runs[name]) for name in names)
+        folders = self.folders(names)
+        stamps = "|".join(map(stamp, folders))
         with self._one_at_a_time:
-            return self._rendered(tuple(runs[name] for name in names), address, stamps)
+            return self._rendered(tuple(folders), address, stamps)
+
+    def folders(self, names: list[str]) -> list[Path]:
+        """Where these runs are; one may have gone since it was named."""
+        runs = self.runs()
+        if gone := [name for name in names if name not in runs]:
+            raise NotThere(f"The run {gone[0]} is gone. The list is at /.")
+        return [runs[name] for name in names]
 
     def listing(self) -> str:
         """The page of all runs."""
@@ -81,7 +93,7 @@ class ServedRuns:
 
     def stamp(self) -> str:
         """Changes when a run comes, goes or changes."""
-        return "|".join(f"{quote(name)}:{stamp(path)}" for name, path in self.runs().items())
+        return "|".join(f"{_quoted(name)}:{stamp(path)}" for name, path in self.runs().items())
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.folder).as_posix() if path != self.folder else "."
@@ -125,11 +137,16 @@ def serve(folder: str | Path, port: int = PORT, ready: Callable[[str], None] | N
             return  # how one leaves a server
 
 
+def _quoted(name: str) -> str:
+    """A run's name in an address, also one that is no UTF-8."""
+    return quote(os.fsencode(name))
+
+
 def _route(served: ServedRuns, path: str) -> tuple[str, str] | None:
     """The type and text for an address; None for one that names nothing."""
     asked = path.removeprefix("/stamp/") if path.startswith("/stamp/") else path.removeprefix("/")
     kind, _, rest = asked.partition("/")
-    name = unquote(rest)
+    name = os.fsdecode(unquote_to_bytes(rest))
     if asked == "":
         names = None
     elif kind == "together" and not rest:
@@ -139,8 +156,7 @@ def _route(served: ServedRuns, path: str) -> tuple[str, str] | None:
     else:
         return None
     if path.startswith("/stamp/"):
-        runs = served.runs()
-        found = served.stamp() if names is None else "|".join(stamp(runs[name]) for name in names)
+        found = served.stamp() if names is None else "|".join(map(stamp, served.folders(names)))
         return "text/plain", found
     return "text/html", served.listing() if names is None else served.report(names, f"/stamp/{asked}")
 
@@ -153,12 +169,22 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._places = BoundedSemaphore(AT_ONCE)
+        self._late: dict[socket, float] = {}
+
+    def service_actions(self) -> None:
+        """Hear no more of clients whose request drips in: what they sent is answered, and their place is free."""
+        now = time.monotonic()
+        for client in [client for client, late in self._late.copy().items() if late < now]:
+            self._late.pop(client, None)
+            with suppress(OSError):
+                client.shutdown(SHUT_RD)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own, if there is a place."""
         if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
             return
+        self._late[request] = time.monotonic() + ARRIVED
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -166,6 +192,7 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self._late.pop(request, None)
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -186,12 +213,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer one request."""
         port = self.server.server_address[1]  # pyright: ignore
-        if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
+        if self.headers.get_all("Host") not in ([f"{HOST}:{port}"], [f"localhost:{port}"]):
             return self._send(403, "text/plain", "This server answers only its own machine.")
         try:
-            found = _route(self.served, urlsplit(self.path).path)
+            found = _route(self.served, _path_of(self.path))
         except UndertowError as error:
             return self._send(500, "text/plain", str(error))
+        except OSError as error:
+            return self._send(
+                500, "text/plain", f"A file changed while it was read ({error.strerror}). Ask again."
+            )
         if found is None:
             return self._send(404, "text/plain", "There is no such run. The list is at /.")
         return self._send(200, *found)
@@ -209,11 +240,18 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the terminal is the user's."""
 
 
+def _path_of(address: str) -> str:
+    try:
+        return urlsplit(address).path
+    except ValueError:  # http://[ is the address of nothing
+        return address
+
+
 def _row(name: str, path: Path) -> dict[str, Any]:
     """A line of the list; a damaged run is shown with its reason instead of hiding the others."""
     row: dict[str, Any] = {
         "name": name,
-        "link": f"/run/{quote(name)}",
+        "link": f"/run/{_quoted(name)}",
         "about": "",
         "tile": None,
         "found": "",
@@ -235,4 +273,4 @@ def _state(saved: Saved) -> str:
 
 
 def _touched(folder: Path) -> float:
-    return max((path.stat().st_mtime for name in READ if (path := folder / name).is_file()), default=0.0)
+    return max((own.st_mtime for own in read_states(folder)), default=0.0)

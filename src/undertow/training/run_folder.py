@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadFile, BadValue, NotThere, RunProblem, unknown
+from undertow.files import is_unfinished
 from undertow.stored.tables import LABELS, METRICS, read_frame, read_rows
 from undertow.training.checkpoint_files import (
     Checkpoint,
@@ -178,9 +180,10 @@ def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
         raise NotThere(
             f"{folder} holds {len(below)} runs and is none itself. `undertow runs {folder}` lists them."
         )
-    if ours and not inner.is_dir() and not any(ending_of(path) for path in folder.iterdir()):
-        raise NotThere(f"{folder} has no checkpoint yet. Train it on with --resume.")
     place = inner if inner.is_dir() else folder
+    if ours and not any(ending_of(path) or (place == inner and path.is_dir()) for path in _finished(place)):
+        advice = "Record on." if facts.config is None else "Train it on with --resume."
+        raise NotThere(f"{folder} has no checkpoint yet. {advice}")
     try:
         found = find_checkpoints(place, pattern)
     except NotThere:
@@ -192,6 +195,11 @@ def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
         return open_folder(other)
     warn_of_others(place, found)
     return RunFolder(folder, found.checkpoints, facts, found.passed_over)
+
+
+def _finished(place: Path) -> list[Path]:
+    """What lies there but for what a writer, alive or killed, has not finished."""
+    return [path for path in place.iterdir() if not is_unfinished(path)]
 
 
 def _one_file(path: Path) -> RunFolder:
@@ -251,7 +259,7 @@ def is_run(folder: Path) -> bool:
 
 def list_runs(folder: str | Path) -> list[Path]:
     """Run folders in `folder`, itself and its sub-folders to any depth."""
-    return sorted(found.parent for found in Path(folder).rglob("run.json"))
+    return sorted(Path(place) for place, _, names in os.walk(folder) if "run.json" in names)
 
 
 def _no_run(folder: Path) -> Exception:
