@@ -176,6 +176,13 @@ class Node:
                 pytest.fail(f"a Ray node did not start:\n{self.log.read_text()[-2000:]}")
             time.sleep(0.1)
 
+    def alive(self) -> bool:
+        """Whether the process that was started is there; one that ended and was not asked for is not."""
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
+
     def started(self) -> bool:
         return self.log.exists() and "Ray runtime started" in self.log.read_text()
 
@@ -214,6 +221,12 @@ class TwoNodes:
         self.second = self._start(f"--address={self.address}")
         for node in self.nodes:
             node.wait_until(node.started)
+
+    def restore(self) -> None:
+        """A second node again, where a test has killed it; its name is another."""
+        if not self.second.alive():
+            self.second = self._start(f"--address={self.address}")
+            self.second.wait_until(self.second.started)
 
     def _start(self, *options: str) -> Node:
         node = Node(self.folder / f"node-{len(self.nodes)}.log", *options)
