@@ -76,7 +76,7 @@ class Made:
 def sums(made: Made) -> list[Row]:
     clock, seen = Clock(), ClassSums(DIM, CLASSES)
     for at, (x, y) in enumerate(made):
-        clock(lambda x=x, y=y: seen.add(x, [y]))
+        clock(lambda x=x, y=y, seen=seen: seen.add(x, [y]))
         if at % 20 == 0:
             clock.look()
     clock(seen.settle)
@@ -86,9 +86,9 @@ def sums(made: Made) -> list[Row]:
     pooled = seen.pooled()
     fits = {name: PROBES[name]() for name in probes}
     for name, one in fits.items():
-        probes[name](lambda one=one: one.fit_moments(pooled))  # pyright: ignore
+        probes[name](lambda one=one, pooled=pooled: one.fit_moments(pooled))  # pyright: ignore
         found.append(row(f"... fitting {name}", probes[name].spent))
-    del seen, pooled
+    seen = pooled = None  # for the memory
     answered, right = dict.fromkeys(fits, 0.0), dict.fromkeys(fits, 0)
     for x, y in made:
         for name, one in fits.items():
