@@ -223,6 +223,11 @@ class TwoNodes:
             "--include-dashboard=false", f"--temp-dir={self.folder / 'ray'}",
         ]  # fmt: skip
 
+    def restore(self) -> None:
+        """A second node again, where a test has killed it; its name is another."""
+        if not self.second.alive():
+            self.second = self._start(lambda: [f"--address={self.address}"])
+
     def _start(self, options: Callable[[], list[str]]) -> Node:
         """A node that works; Ray gives its own processes half a minute, which a busy machine may not: then again."""
         deadline = time.monotonic() + PATIENCE

@@ -28,11 +28,16 @@ SOURCE = '''
 """A network in float64 that tells when it is run, and where."""
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 import torch
 from torch import nn
+from torch.utils.data import Dataset
+from undertow.errors import BadData
 
 class SlowNet(nn.Module):
+    least = 205  # whole splits, not the few samples that are tried or followed
+
     def __init__(self):
         super().__init__()
         self.register_buffer("number", torch.tensor(-1))
@@ -43,13 +48,35 @@ class SlowNet(nn.Module):
 
     def forward(self, x):
         log, gate = os.environ.get("SLOW_LOG"), os.environ.get("SLOW_GATE")
-        if log and len(x) > 205:  # whole splits, not the few samples that are tried or followed
+        if log and len(x) > self.least:
             with Path(log).open("a") as lines:
                 lines.write(f"{int(self.number)} {os.getsid(0)}\\n")
             # Later checkpoints wait: the node is killed in the middle.
             while int(self.number) >= 2 and not Path(gate).exists():
                 time.sleep(0.02)
         return self.head(self.layer2(self.layer1(x.double())))
+
+class ShardNet(SlowNet):
+    least = 60
+
+@dataclass(frozen=True)
+class Number:
+    """A job."""
+    own: int
+    bad: int = -1
+    def __call__(self, session):
+        if self.own == self.bad:
+            raise BadData(f"no number {self.own}.")
+        return self.own**2
+
+class Rows(Dataset):
+    """Samples of a file, one by one."""
+    def __init__(self, path, split):
+        self.x, self.y = torch.load(path)[split]
+    def __len__(self):
+        return len(self.x)
+    def __getitem__(self, row):
+        return self.x[row], int(self.y[row])
 
 DRIVER = """
 import json, sys, torch
@@ -61,6 +88,28 @@ if __name__ == "__main__":
     run = ut.open_run(sys.argv[4], model=SlowNet)
     found = ut.audit(run, parts["train"], parts["test"], out=out, probes=("masc", "velpic", "lda"), **settings)
     print(json.dumps([one.sentence for one in found.verdict]))
+"""
+STREAMS = """
+import json, sys
+import undertow as ut
+from undertow.data.streamed import SampleStream, open_reader
+from undertow.session import Session, adding
+from undertow.session.splits import Split
+from undertow_slow_net import Rows, ShardNet
+def streamed(split):
+    x = SampleStream(open_reader(Rows(sys.argv[3], split)), split)
+    return Split(x, x.labels)
+if __name__ == "__main__":
+    adding.SHARD = 64
+    out, settings = sys.argv[1], json.loads(sys.argv[2])
+    run = ut.open_run(sys.argv[4], model=ShardNet)
+    session = Session(run, streamed("train"), streamed("test"), out=out, **settings)
+    with session.working():  # the workers stay for both verbs
+        found = ut.audit(session, probes=("masc", "velpic", "mean", "lda"))
+        found.save(out)
+        wrong = ut.label_errors(session)
+    wrong.table.to_parquet(out + "/labels.parquet")
+    print(json.dumps([*(one.sentence for one in found.verdict), str(wrong.rate)]))
 """
 '''
 PATIENCE = 300
@@ -76,9 +125,10 @@ def given(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(home)
         patch.setenv("PYTHONPATH", f"{home}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-        from undertow_slow_net import DRIVER, SlowNet
+        from undertow_slow_net import DRIVER, STREAMS, SlowNet
 
         (home / "driver.py").write_text(DRIVER)
+        (home / "streams.py").write_text(STREAMS)
         torch.save(_samples(), home / "samples.pt")
         _train(home / "run", SlowNet())
         yield home
@@ -110,10 +160,10 @@ def _train(folder: Path, model: nn.Module) -> None:
                 optimiser.zero_grad()
 
 
-def start(home: Path, out: Path, **settings) -> subprocess.Popen:
+def start(home: Path, out: Path, script: str = "driver.py", **settings) -> subprocess.Popen:
     command = [
         sys.executable,
-        home / "driver.py",
+        home / script,
         out,
         json.dumps(settings),
         home / "samples.pt",
@@ -208,11 +258,56 @@ def slowed(given, tmp_path_factory):
         yield home
 
 
+@pytest.fixture(scope="module")
+def streams_here(given, tmp_path_factory):
+    """Streams in one process, by the same shards."""
+    out = tmp_path_factory.mktemp("streams")
+    return told(start(given, out, "streams.py")), out
+
+
+def test_shards_of_streams_with_probes_and_labels_survive_a_killed_node(
+    tmp_path, given, streams_here, slowed, cluster
+):  # fmt: skip
+    """The second node is killed while both hold a shard of a checkpoint; its shard runs again on the other."""
+    log, gate = slowed / "log", slowed / "gate"
+    for old in (log, gate):
+        old.unlink(missing_ok=True)
+    driver = start(given, tmp_path, "streams.py", engine="ray", address=cluster.address)
+    nodes = {cluster.head.name, cluster.second.name}
+    wait_until(lambda: {node for at, node in logged(log) if at >= 2} >= nodes, driver)
+    cluster.second.kill()
+    gate.touch()
+    words, there = told(driver), streams_here[1]
+    check_same(words, tmp_path, (streams_here[0], pd.read_parquet(there / "audit.parquet")))
+    labels = [pd.read_parquet(one / "labels.parquet") for one in (tmp_path, there)]
+    pd.testing.assert_frame_equal(*labels, rtol=1e-10, atol=1e-12)
+
+
+def test_answers_to_those_who_left_are_nobodys(given, cluster):
+    """A spread that is left half-way, or whose job fails, leaves workers that serve the next one."""
+    from undertow_slow_net import Number
+
+    cluster.restore()
+    run, parts = ut.open_run(given / "run", model=_net), _samples().values()
+    session = Session(run, *parts, engine="ray", address=cluster.address)
+    with session.working():
+        left = session.spread([Number(n) for n in range(8)])
+        next(left)
+        left.close()
+        with pytest.raises(ut.UndertowError, match="no number 3"):
+            list(session.spread([Number(n, bad=3) for n in range(6)]))
+        found = dict(session.spread([Number(n + 100) for n in range(9)]))
+    assert found == {Number(n + 100): (n + 100) ** 2 for n in range(9)}
+
+
 def test_a_node_killed_in_mid_audit_and_a_killed_driver_change_no_number(
     tmp_path, given, here, slowed, cluster
 ):  # fmt: skip
     """The driver is killed first, then its successor's second node; what was measured is not measured again."""
+    cluster.restore()
     log, gate = slowed / "log", slowed / "gate"
+    for old in (log, gate):
+        old.unlink(missing_ok=True)
     first = start(given, tmp_path, engine="ray", address=cluster.address)
     wait_until(lambda: list((tmp_path / "cache").glob("answers-*")), first)  # one checkpoint is kept
     first.send_signal(signal.SIGKILL)

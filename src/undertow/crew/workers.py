@@ -60,6 +60,18 @@ class Caller:
     gpu: bool
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Which job a worker has: of which call, and its place there."""
+
+    spread: int
+    place: int
+
+
+BIRTH = Asked(0, 0)
+"""Not a job: whether it can begin."""
+
+
 class Worker:
     """Runs on a node, in a process of its own."""
 
@@ -131,7 +143,7 @@ class Crew:
         self._sent = ray.put(holder)
         self._files: dict[str, list[Any]] = {}
         self._workers: list[Any] = []
-        self._waits: dict[Any, tuple[Any, int | None]] = {}  # what was asked -> of whom, and which job
+        self._waits: dict[Any, tuple[Any, Asked]] = {}  # what was asked, of whom
         self._idle: deque[Any] = deque()
         self._stillborn = 0
         self._spreads = 0
@@ -149,30 +161,40 @@ class Crew:
         """
         todo, deaths, left = deque(range(len(jobs))), Counter[int](), len(jobs)
         self._spreads += 1
-        shared = self._spreads, [self._ray.put(tools)]
+        own = self._spreads
+        shared = own, [self._ray.put(tools)]
         for _ in range(len(self._workers), min(self._room(), len(jobs))):
             self._start()
         while left:
             while todo and self._idle:
                 place, worker = todo.popleft(), self._idle.popleft()
-                self._waits[worker.do.remote(jobs[place], shared)] = (worker, place)
+                self._waits[worker.do.remote(jobs[place], shared)] = (worker, Asked(own, place))
             for ref in self._finished():
-                worker, place = self._waits.pop(ref)
+                worker, asked = self._waits.pop(ref)
                 try:
                     answer = self._ray.get(ref)
                 except self._lost as error:
-                    if place is None:
+                    if asked is BIRTH:
                         self._check_births(error)
-                    else:
-                        deaths[place] += 1
-                        _check_deaths(deaths[place], error)
-                        todo.appendleft(place)
+                    elif asked.spread == own:
+                        deaths[asked.place] += 1
+                        _check_deaths(deaths[asked.place], error)
+                        todo.appendleft(asked.place)
                     self._replace(worker)
                     continue
-                self._heard(worker, place, answer)
-                if place is not None:
+                except Exception:
+                    if asked is not BIRTH:
+                        self._idle.append(worker)  # it is sound, whatever the job was
+                    if asked in (BIRTH, Asked(own, asked.place)):
+                        raise
+                    continue
+                self._heard(worker, asked, answer)
+                # Whoever asked may have left before all had answered: what comes then is nobody's.
+                if asked.spread == own:
+                    if isinstance(answer, UndertowError):
+                        raise answer
                     left -= 1
-                    yield place, answer
+                    yield asked.place, answer
 
     def end(self) -> None:
         """Let all workers go; those that were sent files remove them first."""
@@ -200,7 +222,7 @@ class Crew:
             num_cpus=needs.cpus, num_gpus=needs.gpus, memory=needs.memory, max_restarts=0
         ).remote(self._sent, self._caller)  # fmt: skip
         self._workers.append(worker)
-        self._waits[worker.ready.remote()] = (worker, None)
+        self._waits[worker.ready.remote()] = (worker, BIRTH)
 
     def _replace(self, worker: Any) -> None:
         """Another in place of one that was lost: it starts when a node has room, and nobody waits for it alone."""
@@ -222,13 +244,11 @@ class Crew:
         self._ray.wait(refs, num_returns=1)
         return self._ray.wait(refs, num_returns=len(refs), timeout=0)[0]
 
-    def _heard(self, worker: Any, place: int | None, answer: Any) -> None:
-        if isinstance(answer, UndertowError):
-            raise answer
-        if place is None and answer:
+    def _heard(self, worker: Any, asked: Asked, answer: Any) -> None:
+        if asked is BIRTH and answer:
             if answer != "files":
-                raise RunProblem(answer)
-            self._waits[worker.supply.remote(self._supplies())] = (worker, None)
+                raise answer if isinstance(answer, UndertowError) else RunProblem(answer)
+            self._waits[worker.supply.remote(self._supplies())] = (worker, BIRTH)
             return
         self._stillborn = 0
         self._idle.append(worker)

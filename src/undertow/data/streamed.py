@@ -14,11 +14,14 @@ would mean anything.
 from __future__ import annotations
 
 import hashlib
+import sys
 import time
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from pickle import PicklingError
+from statistics import median
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -66,15 +69,25 @@ class MapReader:
     def read(self, start: int, stop: int | None, size: int) -> Iterator[Parts]:
         """By worker processes where decoding a sample takes long."""
         rows = range(start, len(self) if stop is None else stop)
-        # Without a lambda: worker processes may have to be sent what they call.
+        for batch in self._batches(rows, size, self._count(rows)):
+            yield parted(batch)
+
+    def _batches(self, rows: range, size: int, workers: int) -> Iterator[Any]:
+        # Beside Ray a forked process may inherit locks that nobody will ever open: it must begin anew.
+        anew = workers > 0 and beside_ray()
         loader = DataLoader(
             Subset(self._dataset, rows),
             batch_size=size,
-            num_workers=self._count(rows),
-            collate_fn=self._collate or collated,
+            num_workers=workers,
+            collate_fn=self._collate or collated,  # no lambda: it may have to be sent
+            multiprocessing_context="spawn" if anew else None,
         )
-        for batch in loader:
-            yield parted(batch)
+        try:
+            return iter(loader)
+        except (AttributeError, TypeError, PicklingError):
+            if not anew:
+                raise
+            return self._batches(rows, size, 0)  # what cannot be sent is decoded here
 
     def pick(self, rows: Sequence[int]) -> Inputs:
         """By number."""
@@ -82,12 +95,24 @@ class MapReader:
 
     def _count(self, rows: range) -> int:
         if self._workers is None:
-            few, began = rows[:TRIED], time.perf_counter()
-            for row in few:
-                _ = self._dataset[row]
-            slow = time.perf_counter() - began > SLOW * max(1, len(few))
-            self._workers = torch.get_num_threads() if slow else 0
+            threads = torch.get_num_threads()
+            self._workers = threads if threads > 1 and self._is_slow(rows[:TRIED]) else 0
         return self._workers if len(rows) > TRIED else 0
+
+    def _is_slow(self, rows: range) -> bool:
+        """Whether a sample takes long; by the median, since a busy machine makes some wait."""
+        taken: list[float] = []
+        for row in rows:
+            began = time.perf_counter()
+            _ = self._dataset[row]
+            taken.append(time.perf_counter() - began)
+        return bool(taken) and median(taken) > SLOW
+
+
+def beside_ray() -> bool:
+    """Whether this process is connected to Ray, as a worker or as a driver."""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
 
 
 class IterableReader:

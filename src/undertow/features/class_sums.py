@@ -25,7 +25,7 @@ from torch import Tensor
 
 from undertow.errors import BadData
 from undertow.features.moments import check_labels, check_rows
-from undertow.features.products import add_gram, product_dtype, resolution, symmetric
+from undertow.features.products import FINE, add_gram, product_dtype, resolution, symmetric
 
 BLOCK = 2048
 """Rows that are multiplied at once."""
@@ -96,14 +96,20 @@ class ClassSums:
         off = rows - self._shift.to(rows.dtype)  # exactly the shift: both are of the rows' dtype
         dtype = product_dtype(rows)
         add_gram(self._upper, off, dtype)
-        self._total += off.sum(0, dtype=torch.float64)
-        wide = off.double()
-        for at in range(len(self._sums)):
-            labels = torch.cat([own[at] for _, own in parts])
-            self._sums[at].index_add_(0, labels, wide)
-            self._counts[at] += labels.bincount(minlength=self.classes)
+        self._add_sums(off, [torch.cat([own[at] for _, own in parts]) for at in range(len(self._sums))])
         self._count += len(rows)
         self._resolution = max(self._resolution, resolution(dtype))
+
+    def _add_sums(self, off: Tensor, label_sets: Sequence[Tensor]) -> None:
+        """In pieces that stay in the processor's cache: whole blocks in float64 took a third of the time."""
+        ones = torch.ones(FINE, dtype=torch.float64)
+        for start in range(0, len(off), FINE):
+            wide = off[start : start + FINE].double()
+            self._total += ones[: len(wide)] @ wide
+            for sums, labels in zip(self._sums, label_sets, strict=True):
+                sums.index_add_(0, labels[start : start + FINE], wide)
+        for counts, labels in zip(self._counts, label_sets, strict=True):
+            counts += labels.bincount(minlength=self.classes)
 
     def merge(self, other: ClassSums) -> None:
         """Take in the rows of another, which stays as it is but settles; either may be empty."""

@@ -82,11 +82,14 @@ def label_array(who: str, labels: object, count: int) -> NDArray[Any]:
         raise BadData(f"{who} requires y to be passed, but the target y is None.")
     given = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
     checked = column_or_1d(given, warn=True)
-    assert_all_finite(checked, input_name="y")
-    with warnings.catch_warnings():
-        # Labels are always names here, however many: one row per class is no regression.
-        warnings.filterwarnings("ignore", message="The number of unique classes is greater than 50%")
-        check_classification_targets(checked)
+    if (
+        checked.dtype.kind not in "iub"
+    ):  # whole numbers are always names, and looking closer takes longer than a fit
+        assert_all_finite(checked, input_name="y")
+        with warnings.catch_warnings():
+            # Labels are always names here, however many: one row per class is no regression.
+            warnings.filterwarnings("ignore", message="The number of unique classes is greater than 50%")
+            check_classification_targets(checked)
     if len(checked) != count:
         raise BadData(f"{who}: wanted one label per row, got {count} rows and {len(checked)} labels.")
     return checked

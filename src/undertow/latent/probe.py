@@ -24,6 +24,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -141,8 +142,8 @@ class Probe(ClassifierMixin, BaseEstimator):
         return rows
 
     def _kind(self) -> object:
-        """Equal for probes that prepare rows alike."""
-        return repr(self)
+        """Equal for probes that prepare rows alike: those of one class with the same settings."""
+        return type(self), *(repr(getattr(self, name)) for name in _settings_of(type(self)))
 
     def _masked(self, scores: Tensor) -> Tensor:
         """The scores with minus infinity for classes without training rows."""
@@ -195,6 +196,12 @@ class MomentsProbe(Probe):
         self.n_features_in_ = dim
         self.classes_ = names if isinstance(names, Tensor) else np.asarray(names)
         self.counts_ = counts.clone()
+
+
+@cache
+def _settings_of(kind: type[Probe]) -> tuple[str, ...]:
+    """Names of the settings, asked once: scikit-learn looks at the signature each time."""
+    return tuple(kind._get_param_names())  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def block_rows(rows: Tensor) -> int:

@@ -15,12 +15,10 @@ a new checkpoint or layer costs what is new. Checkpoints with NaN in them are no
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,20 +27,16 @@ from undertow.data.entries import first_entry
 from undertow.errors import BadData, BadValue
 from undertow.features.compatibility import check_used, explained
 from undertow.features.layers import resolve_layers
-from undertow.session.adding import add_up
-from undertow.session.cache import Cache, key_of
+from undertow.session.cache import Cache
 from undertow.session.checkpoints import choose
-from undertow.session.gauge import Gauge
-from undertow.session.look import Look, Seen
 from undertow.session.progress import NoProgress, Progress
-from undertow.session.reader import ENTERING, Reader
+from undertow.session.reader import Reader
 from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
 from undertow.session.settings import SessionConfig
-from undertow.session.sight import TRIAL, Broken, Sight, first_bad_tensor, pack
+from undertow.session.sight import TRIAL, first_bad_tensor
 from undertow.session.splits import Split, take
-from undertow.session.spreading import Spreading
+from undertow.session.visiting import Visiting
 from undertow.shares import Share
-from undertow.sizes import parse_size, show_size
 from undertow.training.objective import Objective
 from undertow.training.prepare import find_device
 from undertow.training.run import Opened, as_run
@@ -56,17 +50,9 @@ TRIED = 256
 """Training samples that tell whether a checkpoint has learned anything."""
 MANY = 100.0
 """Epochs of a model of which nobody knows how long it was trained: it may have memorised its labels."""
-APART = "its layers do not fit into the memory together: give more --memory"
 
 
-@dataclass(frozen=True)
-class Soundness:
-    """Why a checkpoint gives no numbers; nothing where it does."""
-
-    reason: str
-
-
-class Session(Spreading):
+class Session(Visiting):
     """A run and its samples."""
 
     def __init__(
@@ -103,12 +89,7 @@ class Session(Spreading):
         own = self.run.path / FOLDER
         self.cache = Cache(self.out / FOLDER, None if own == self.out / FOLDER else own)
         self.progress = progress or NoProgress()
-        self.broken: dict[int, str] = {}
-        self.refused: dict[str, BadData | BadValue] = {}
-        self.passed: Counter[tuple[int, str]] = Counter()
         self._widths: dict[str, int] = {}
-        self._values: dict[tuple[str, int, str], Any] = {}
-        self._sight: Sight | None = None
         self._marks: dict[int, str] = {}
 
     @cached_property
@@ -268,213 +249,6 @@ class Session(Spreading):
         """(K,) numbers of at most `most` samples of a split, drawn at random and sorted."""
         total = len(self.samples.split(split))
         return torch.randperm(total, generator=stream(self.config.seed, purpose))[:most].sort().values
-
-    # ------------------------------------------------------------------ one pass for all
-
-    @property
-    def sound(self) -> tuple[int, ...]:
-        """The chosen checkpoints that give numbers, as far as they were visited."""
-        return tuple(at for at in self.checkpoints if at not in self.broken)
-
-    def visit(
-        self,
-        gauges: Sequence[Gauge[Any]],
-        checkpoints: Sequence[int] | None = None,
-        tell: Callable[[int], None] | None = None,
-    ) -> None:
-        """Measure what is missing, in one pass over each split for a checkpoint while features fit into the memory.
-
-        Args:
-            gauges: what to measure.
-            checkpoints: where; all chosen ones when not given. Those that others are compared with come first.
-            tell: hears of each checkpoint that is done.
-        """
-        numbers = self.checkpoints if checkpoints is None else checkpoints
-        self.gauges = tuple(gauges)
-        if self.samples.stream:
-            self._add_up(numbers)
-        looks = self._looks(numbers)
-        todo = {one.at for one in looks}
-        for at in numbers:
-            if tell is not None and at not in todo:
-                tell(at)
-        for look, seen in self.spread(looks, self.gauges):
-            if seen is not None:
-                self._take_in(look, seen)
-            if tell is not None:
-                tell(look.at)
-        # What no training changes was measured at one checkpoint; where that is broken, another one does.
-        for at in numbers:
-            fixed = [one for one in gauges if not one.depends_on_weights]
-            if not self._is_broken(at):
-                Look(at, self._places(at, fixed))(self)
-
-    def _add_up(self, numbers: Sequence[int]) -> None:
-        """What adds up over shards, one checkpoint after the other; the rest is left to looks."""
-        for look in self._looks(numbers):
-            gauges = self.gauges
-            try:
-                add_up(self, look.at, [gauges[place] for place in look.places])
-            except Broken as reason:
-                self._note_broken(look.at, str(reason))
-            finally:
-                self.gauges = gauges
-
-    def _looks(self, numbers: Sequence[int]) -> list[Look]:
-        """One for each checkpoint at which something is missing; what no training changes is missing at one."""
-        sound = [at for at in numbers if not self._is_broken(at)]
-        homes = {one.name: next((at for at in sound if one.wanted_at(at)), None) for one in self.gauges}
-        found: list[Look] = []
-        for at in sound:
-            asked = [one for one in self.gauges if one.depends_on_weights or at == homes[one.name]]
-            places = self._places(at, asked)
-            if places:
-                found.append(Look(at, places))
-        return found
-
-    def _places(self, at: int, asked: Sequence[Gauge[Any]]) -> tuple[int, ...]:
-        return tuple(
-            place
-            for place, one in enumerate(self.gauges)
-            if one in asked and one.wanted_at(at) and not self._is_done(one, at)
-        )
-
-    def _take_in(self, look: Look, seen: Seen) -> None:
-        """Keep what a worker found."""
-        for place, value in seen.values.items():
-            self.keep(self.gauges[place], look.at, value)
-        self.refused |= seen.refused
-        self.passed.update(seen.passed)
-        if seen.broken:
-            self._note_broken(look.at, seen.broken)
-
-    def look(self, at: int, gauges: Sequence[Gauge[Any]]) -> None:
-        """Measure at one checkpoint, here; what is found is kept."""
-        try:
-            self._look(at, self._that_can(list(gauges)))
-        except Broken as reason:
-            self._note_broken(at, str(reason))
-
-    def seen(self, at: int) -> Sight:
-        """The model of a checkpoint over samples that stream; the last one is held."""
-        if self._sight is None or self._sight.at != at:
-            self._sight = Sight(self, at, [])
-        return self._sight
-
-    def count_passed(self, at: int, split: str, count: int) -> None:
-        """Note how many samples of a split went through the model of a checkpoint."""
-        self.passed[at, split] += count
-
-    def _that_can(self, gauges: list[Gauge[Any]]) -> list[Gauge[Any]]:
-        """Those for which what they need of streams can be held; the others are refused."""
-        if not self.samples.stream:
-            return gauges
-        room = parse_size(self.config.memory) // 3
-        for one in gauges:
-            for split, layers in one.needs().items():
-                widths = [self.outputs, *self.widths([name for name in layers if name != ENTERING]).values()]
-                need = 4 * len(self.samples.split(split)) * max(widths)
-                if need > room:
-                    self.refused[one.name] = BadData(
-                        f"it needs {show_size(need)} of the {split} samples at once, a third of the memory is "
-                        f"{show_size(room)}. Give more --memory, or fewer --samples"
-                    )
-        return [one for one in gauges if one.name not in self.refused]
-
-    def _note_broken(self, at: int, reason: str) -> None:
-        self.broken[at] = reason
-        self.cache.put("soundness", max(at, 0), self._key(at), Soundness(reason))
-
-    def missing(self, gauges: Sequence[Gauge[Any]]) -> list[int]:
-        """The checkpoints at which one of the gauges is still to be measured."""
-        return [
-            at
-            for at in self.checkpoints
-            if not self._is_broken(at)
-            and any(one.wanted_at(at) and not self._is_done(one, at) for one in gauges)
-        ]
-
-    def memory_words(self, layers: Sequence[str]) -> str:
-        """How the features of layers on both splits are held, in words."""
-        count, widths = sum(map(len, self.splits())), self.widths(layers)
-        sizes = {name: count * width * 4 for name, width in widths.items()}
-        rounds = pack(sizes, parse_size(self.config.memory) // 3)
-        held = [name for one in rounds for name in one]
-        words = [f"{name}: too wide to be held, batch by batch" for name in sizes if name not in held]
-        if held:
-            often = "one pass" if len(rounds) == 1 else f"{len(rounds)} passes"
-            total = show_size(sum(sizes[name] for name in held))
-            words.insert(0, f"{', '.join(held)}: {total} of features held in memory, in {often}")
-        return "; ".join(words)
-
-    def value(self, gauge: Gauge[T], at: int) -> T | None:
-        """What a gauge found at a checkpoint; None where the checkpoint is broken or the gauge refused."""
-        return self._kept(gauge, at)
-
-    def values(self, gauge: Gauge[T]) -> dict[int, T]:
-        """What a gauge found, by checkpoint."""
-        found = {at: self._kept(gauge, at) for at in self.checkpoints}
-        return {at: one for at, one in found.items() if one is not None}
-
-    def _look(self, at: int, missing: list[Gauge[Any]]) -> None:
-        sight = Sight(self, at, [one.needs() for one in missing])
-        for _ in sight.rounds():
-            ready = [one for one in missing if sight.holds(one.needs()) or sight.never_holds(one.needs())]
-            missing = [one for one in missing if one not in ready]
-            for one in ready:
-                self._measure(one, sight)
-        self.refused |= {one.name: BadData(APART) for one in missing}
-
-    def _measure(self, gauge: Gauge[Any], sight: Sight) -> None:
-        try:
-            value = gauge.measure(sight, self._kept(gauge, sight.at))
-        except (BadData, BadValue) as reason:
-            self.refused[gauge.name] = reason
-            return
-        self.keep(gauge, sight.at, value)
-
-    def keep(self, gauge: Gauge[T], at: int, value: T) -> T:
-        """Keep what a gauge found."""
-        place, key = self._place(gauge, at)
-        if gauge.stays_in_memory:
-            self._values[gauge.name, place, key] = value
-        return self.cache.put(gauge.name, max(place, 0), key, value)
-
-    def _kept(self, gauge: Gauge[T], at: int) -> T | None:
-        place, key = self._place(gauge, at)
-        known = (gauge.name, place, key)
-        if known not in self._values:
-            found = self.cache.get(gauge.name, max(place, 0), key, gauge.kind)
-            if found is None or not gauge.stays_in_memory:
-                return found
-            self._values[known] = found
-        return cast("T", self._values[known])
-
-    def _is_done(self, gauge: Gauge[Any], at: int) -> bool:
-        if gauge.name in self.refused:
-            return True
-        if not gauge.stays_in_memory:
-            place, key = self._place(gauge, at)
-            return self.cache.has(gauge.name, max(place, 0), key)
-        kept = self._kept(gauge, at)
-        return kept is not None and gauge.complete(kept)
-
-    def _place(self, gauge: Gauge[Any], at: int) -> tuple[int, str]:
-        if not gauge.depends_on_weights:
-            return 0, self._key(None, *gauge.key(self))
-        return at, self._key(at, *gauge.key(self))
-
-    def _key(self, at: int | None, *more: Any) -> str:
-        own = self.config
-        mark = None if at is None else self.mark(at)
-        return key_of(self.samples.fingerprint, mark, own.conv, own.tokens, own.seed, *more)
-
-    def _is_broken(self, at: int) -> bool:
-        if at not in self.broken:
-            kept = self.cache.get("soundness", max(at, 0), self._key(at), Soundness)
-            if kept is not None:
-                self.broken[at] = kept.reason
-        return at in self.broken
 
 
 def session_of(
