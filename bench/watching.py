@@ -1,31 +1,44 @@
-"""What an idle callback costs: Lightning with UndertowCallback attached and nothing due, against without it."""
+"""What an idle callback costs: Lightning with UndertowCallback attached and nothing due, against without it.
+
+One training; every few steps its list of callbacks is changed, so that all contenders meet the same busy moments, and
+each block is compared with the one of its round that had none. An empty callback shows what Lightning itself takes for calling any.
+"""
 
 from __future__ import annotations
 
 import logging
+import statistics
 import tempfile
 import time
 import warnings
+from operator import truediv
 from pathlib import Path
 
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from _ratio import median_seconds, report
+from _ratio import report
 from undertow.integrations.lightning import UndertowCallback
 
 WIDTHS = {"mlp:256-256 (the harder case)": 256, "mlp:1024-1024": 1024}
+BLOCK, ROUNDS = 8, 100
+"""Steps with one contender, and how often each has its turn."""
+FAR = 1_000_000
 
 
 class Net(LightningModule):
-    def __init__(self, width: int) -> None:
+    """An MLP that lets the contenders take turns and times them."""
+
+    def __init__(self, width: int, contenders: dict[str, list[Callback]]) -> None:
         super().__init__()
         self.net = nn.Sequential(
             nn.Linear(784, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)
         )
+        self.contenders, self.began = contenders, 0.0
+        self.taken: dict[str, list[float]] = {name: [] for name in contenders}
 
     def forward(self, x: Tensor) -> Tensor:
         return self.net(x)
@@ -33,28 +46,51 @@ class Net(LightningModule):
     def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
         return cross_entropy(self(batch[0]), batch[1])
 
+    def on_train_start(self) -> None:
+        self._change(0)
+
+    def on_train_batch_end(self, *_: object) -> None:
+        """Comes after the callbacks' own hook of that name, so a block holds whole steps."""
+        done = self.global_step
+        if done % BLOCK == 0:
+            seconds = (time.process_time() - self.began) / BLOCK
+            self.taken[self._turn(done // BLOCK - 1)].append(seconds)
+            self._change(done // BLOCK)
+
+    def _turn(self, block: int) -> str:
+        return list(self.contenders)[block % len(self.contenders)]
+
+    def _change(self, block: int) -> None:
+        self.trainer.callbacks[:] = self.contenders[self._turn(block)]
+        self.began = time.process_time()
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), 0.01)
 
 
-def fit(width: int, watched: str) -> None:
-    """Train 200 steps; a schedule far in the future leaves the callback idle."""
+def idle(keep: str) -> Callback:
+    """A callback for which nothing is ever due."""
+    return UndertowCallback(Path("never-written"), keep=keep, report="none", last=1e9)
+
+
+def step_seconds(width: int) -> dict[str, list[float]]:
+    """Processor seconds of a step with each contender, round by round."""
     x, y = torch.randn(6400, 784), torch.randint(0, 10, (6400,))
+    contenders: dict[str, list[Callback]] = {
+        "without": [],
+        "an empty callback": [Callback()],
+        "idle, by epochs": [idle(f"{FAR}")],
+        "idle, by steps": [idle(f"{FAR}steps")],
+    }
     with tempfile.TemporaryDirectory() as folder:
-        own = []
-        if watched:
-            own = [
-                UndertowCallback(
-                    Path(folder) / "run", test=(x[:100], y[:100]), keep=watched, report="none", last=1e9
-                )
-            ]
         trainer = Trainer(
-            max_steps=200, max_epochs=-1, accelerator="cpu", logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False, callbacks=own, default_root_dir=folder,
+            max_steps=BLOCK * ROUNDS * len(contenders), max_epochs=-1, accelerator="cpu", logger=False,
+            enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+            default_root_dir=folder,
         )  # fmt: skip
-        if own:
-            own[0].on_train_end = lambda *_: None  # the last checkpoint and the report are no idle time
-        trainer.fit(Net(width), DataLoader(TensorDataset(x, y), 64))
+        net = Net(width, contenders)
+        trainer.fit(net, DataLoader(TensorDataset(x, y), 64))
+    return net.taken
 
 
 def main() -> None:
@@ -63,14 +99,12 @@ def main() -> None:
     torch.set_num_threads(1)
     rows: list[dict[str, object]] = []
     for name, width in WIDTHS.items():
-        contenders = {
-            "without": lambda width=width: fit(width, ""),
-            "idle, by epochs": lambda width=width: fit(width, "1000000"),
-            "idle, by steps": lambda width=width: fit(width, "1000000steps"),
-        }
-        taken = median_seconds(contenders, rounds=5, clock=time.process_time)
+        taken = step_seconds(width)
         rows += [
-            {"network": name, "callback": one, "ratio": f"{taken[one] / taken['without']:.3f}"} for one in contenders
+            {
+                "network": name, "callback": own, "a step, µs": f"{1e6 * statistics.median(seconds):.0f}",
+                "ratio": f"{statistics.median(map(truediv, seconds, taken['without'])):.3f}",
+            } for own, seconds in taken.items()
         ]  # fmt: skip
     report(rows)
 

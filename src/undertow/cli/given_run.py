@@ -47,7 +47,8 @@ class Theirs:
     """What the checkpoints of another program do not say themselves."""
 
     model: str | None = None
-    """package.module:function that gives an untrained model, for checkpoints that undertow did not write."""
+    """package.module:function, or file.py:function, that gives an untrained model, for checkpoints that undertow
+    did not write."""
     data: str | None = None
     """The data of such checkpoints: a name or a path."""
     weights: Literal["own", "ema"] | None = None
@@ -82,7 +83,7 @@ def open_given(path: Path, theirs: Theirs) -> Run:
 
 def check_folder(path: Path) -> None:
     """Refuse a folder that holds no checkpoint, and say what it holds."""
-    from undertow.training.checkpoint_files import ENDINGS, ending_of, holds_weights
+    from undertow.training.checkpoint_files import ending_of, holds_weights
     from undertow.training.run_folder import is_run, list_runs
 
     if not path.is_dir() or is_run(path) or holds_weights(path):
@@ -92,13 +93,22 @@ def check_folder(path: Path) -> None:
     if not files:
         below = [] if place != path else list_runs(path)
         if below or not any(one.is_dir() for one in place.iterdir()):
-            raise NotThere(_instead(path, below) or f"{place} holds no checkpoints ({', '.join(ENDINGS)}).")
+            raise NotThere(_instead(path, below) or _no_checkpoints(place))
         return
     if not any(letter.isdigit() for name in files for letter in name.rpartition(".")[0]):
         raise NotThere(
             f"{place}: the names of its checkpoints carry no epoch and no step ({', '.join(files[:3])}). "
             f"Rename them, for example to epoch-12{Path(files[0]).suffix}."
         )
+
+
+def _no_checkpoints(place: Path) -> str:
+    """What was looked for, and what lies there instead."""
+    from undertow.training.checkpoint_files import ENDINGS
+
+    others = sorted(one.name for one in place.iterdir() if one.is_file() and one.name[0] != ".")
+    beside = f", but {len(others)} other files, such as {others[0]}" if others else ""
+    return f"{place} holds no checkpoints ({', '.join(ENDINGS)}, or what torch.save wrote){beside}."
 
 
 def _instead(path: Path, below: list[Path]) -> str:
@@ -132,7 +142,9 @@ def import_factory(place: str, folder: str | None = None) -> Callable[[], nn.Mod
     """The function that `place` names; modules in the current folder, or in `folder`, are found too."""
     module, _, name = place.partition(":")
     if not module or not name:
-        raise BadValue("--model", "package.module:function", place)
+        raise BadValue("--model", "package.module:function or file.py:function", place)
+    if module.endswith(".py"):
+        module = _module_of(Path(folder or "", module))
     if "" not in sys.path:
         sys.path.insert(0, "")
     if folder is not None and folder not in sys.path:
@@ -147,6 +159,15 @@ def import_factory(place: str, folder: str | None = None) -> Callable[[], nn.Mod
             f"function in {module}", name, [one for one in vars(home) if callable(getattr(home, one))]
         )
     return found  # pyright: ignore[reportReturnType]
+
+
+def _module_of(file: Path) -> str:
+    """The name by which a file can be imported, once its folder is searched."""
+    if not file.is_file():
+        raise BadUsage(f"--model: there is no file {file}.")
+    if (home := str(file.resolve().parent)) not in sys.path:
+        sys.path.insert(0, home)
+    return file.stem
 
 
 def load_given(run: Run, source: str | None, scaling: str | None) -> DataSet | None:

@@ -63,22 +63,24 @@ class UndertowCallback(Callback):
         self.watch = Watch(path, train, test, **settings)
         self._part = part
         self._steps = 0
+        # Asked for at every hook of every batch: nothing is worked out there.
+        self._key = f"UndertowCallback[{self.watch.path}]"
+        self._in_steps = self.watch.config.unit == "step"
 
     @property
     def state_key(self) -> str:
         """Several callbacks of one trainer are told apart by their folders."""
-        return f"UndertowCallback[{self.watch.path}]"
+        return self._key
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Look at the model before training, or go on after a resume."""
         if (name := type(trainer.strategy).__name__) in SPLITTING:
             raise BadValue("UndertowCallback", "a model that is whole on each process (DDP)", name)
         self.watch.log = lambda values, _at: self._log(trainer, values)
-        in_steps = self.watch.config.unit == "step"
-        most = trainer.estimated_stepping_batches if in_steps else (trainer.max_epochs or -1)
+        most = trainer.estimated_stepping_batches if self._in_steps else (trainer.max_epochs or -1)
         self.watch.until(float(most) if most and most > 0 else float("inf"))
         self._steps = trainer.global_step
-        done = trainer.global_step if in_steps else trainer.current_epoch
+        done = trainer.global_step if self._in_steps else trainer.current_epoch
         if trainer.global_step:
             self.watch.resume(done)
         else:
@@ -88,9 +90,9 @@ class UndertowCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Only batches that end a step of the optimiser count, also with gradient accumulation."""
-        if self.watch.config.unit == "step" and trainer.global_step != self._steps:
-            self._steps = trainer.global_step
-            self.watch.step(self._module(pl_module), self._steps, **self._numbers(trainer, self._steps))
+        if self._in_steps and (done := trainer.global_step) != self._steps:
+            self._steps = done
+            self.watch.step(self._module(pl_module), done, **self._numbers(trainer, done))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep and look where that is due."""

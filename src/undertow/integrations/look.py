@@ -143,6 +143,7 @@ class Looker:
         if self.samples is None:
             return None
         began, plain = time.perf_counter(), unwrap(model)
+        self.samples = self.samples.fitted_to(lambda: plain)
         layers = [name for name in resolve_layers(plain, self.config.layers) if name != INPUT]
         with same_buffers(plain):
             train, test = (

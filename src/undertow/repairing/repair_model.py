@@ -82,7 +82,7 @@ def repair(
     if isinstance(model, nn.Module):
         if train is None:
             raise BadValue("repair", "the samples that the model was trained on", None, "Give train=(x, y).")
-        return _Work(model, gather_samples(None, train, test, chosen), chosen, in_place).repaired(None)
+        return _Work(model, gather_samples(None, train, test, chosen, model), chosen, in_place).repaired(None)
     if not isinstance(model, Session):
         model = as_run(model, "repair")
         train = model.data().train if train is None and test is not None else train

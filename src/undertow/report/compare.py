@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadData, BadValue
-from undertow.report.page import write_report
 from undertow.report.saved import Saved, read_saved
 from undertow.shares import Sure, difference
 
@@ -54,15 +53,29 @@ class Difference:
     high: float | None
     better: str  # the name of the better run; "neither" or "cannot tell"
 
-    def __str__(self) -> str:
+    @property
+    def what(self) -> str:
+        """The measure in words."""
+        return WORDS[self.measure]
+
+    @property
+    def size(self) -> str:
+        """The difference with its interval."""
         scale, unit = (1, "") if self.measure == "d_lr" else (100, " points")
-        within = (
+        ends = (
             ""
             if self.low is None or self.high is None
             else f" ({scale * self.low:+.3g} to {scale * self.high:+.3g})"
         )
-        told = self.better if self.better in ("neither", "cannot tell") else f"{self.better} is better"
-        return f"{WORDS[self.measure]}: {self.run} {scale * self.gap:+.3g}{unit}{within}: {told}"
+        return f"{scale * self.gap:+.3g}{unit}{ends}"
+
+    @property
+    def told(self) -> str:
+        """Who is better."""
+        return self.better if self.better in ("neither", "cannot tell") else f"{self.better} is better"
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.run} {self.size}: {self.told}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +95,8 @@ class Comparison:
 
     def to_html(self, path: str | Path) -> Path:
         """Write the page with the runs side by side and their charts overlaid."""
+        from undertow.report.page import write_report  # the page shows our differences
+
         return write_report(self.folders, path)
 
     def __str__(self) -> str:
@@ -107,8 +122,12 @@ def compare(runs: Sequence[Any]) -> Comparison:
             raise BadData(
                 f"{one.path}: wanted an audited run to compare. `undertow audit {one.path}` makes it one."
             )
-    found = [own for other in saved[1:] for own in _differences(saved[0], other)]
-    return Comparison(folders, tuple(one.name for one in saved), tuple(found))
+    return Comparison(folders, tuple(one.name for one in saved), tuple(differences(saved)))
+
+
+def differences(saved: Sequence[Saved]) -> list[Difference]:
+    """What runs differ in from the first of them, as far as they were audited."""
+    return [own for other in saved[1:] for own in _differences(saved[0], other)]
 
 
 def _folder(one: Any) -> Path:
@@ -143,7 +162,7 @@ def _difference(name: str, base: tuple[str, Sure | float], other: tuple[str, Sur
 
 def _measures(saved: Saved) -> dict[str, Sure | float]:
     """The compared measures, with their intervals where the audit has them."""
-    known: dict[str, Any] = saved.audit["measures"]
+    known: dict[str, Any] = saved.audit.get("measures") or {}
     found: dict[str, Sure | float] = {}
     for name in HIGHER:
         ends = [known.get(f"{name}{end}") for end in ("", "_low", "_high")]

@@ -27,6 +27,7 @@ from undertow.errors import BadData
 from undertow.files import write_text
 from undertow.report import summary
 from undertow.report.charts import charts
+from undertow.report.compare import differences
 from undertow.report.gallery import suspects
 from undertow.report.saved import Saved, read_saved
 from undertow.report.sections import SECTIONS, WORDS, Section
@@ -63,6 +64,7 @@ def page_text(runs: Sequence[Saved], live: dict[str, str] | None = None) -> str:
         several=several,
         runs=texts,
         compare=_compare(texts),
+        differences=differences(runs),
         sections=_sections(runs),
         words=WORDS,
         made=_made(runs),
@@ -134,7 +136,7 @@ def _texts(saved: Saved, drawn: dict[str, Any]) -> dict[str, Any]:
         "facts": facts,
         "reproduce": summary.reproduce(saved),
         "missing": {
-            section.id: "" if section.id in there else section.why + told * section.labels
+            section.id: "" if section.id in there else section.missing(saved.path) + told * section.labels
             for section in SECTIONS
         },
     }

@@ -1,11 +1,13 @@
 """The sections of the page in the order of use: what happened, what to do about it, why.
 
-Where a run has nothing to show in one, its `why` is said.
+Where a run has nothing to show in one, its `why` is said, with the run's own folder in place of {run}.
 """
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,10 @@ class Section:
     optional: bool = False  # left out where nothing fills it
     labels: bool = False  # whether it takes labels, so that the audit's situation may be why it is empty
 
+    def missing(self, run: Path) -> str:
+        """Why the section is empty, with commands that run as they are."""
+        return self.why.replace("{run}", shlex.quote(str(run)))
+
 
 SECTIONS = (
     Section(
@@ -30,15 +36,15 @@ SECTIONS = (
     ),
     Section(
         "verdict", "Verdict", "The verdict", "",
-        "There is no verdict: this run has not been audited yet. `undertow audit RUN` audits it.", charts=False,
+        "There is no verdict: this run has not been audited yet. `undertow audit {run}` audits it.", charts=False,
     ),
     Section(
         "labels", "Suspects", "Suspected labels",
         "Training samples whose features contradict the given label, the most suspicious of each class first. "
         "“Wrong” is the probability "
         "that the given label is an error. Where the true label is known, ✓ or ✗ says whether the proposal is right.",
-        "No labels were searched, or the samples are not pictures. `undertow labels RUN` searches and fills this "
-        "section.",
+        "No labels were searched, or the samples are not pictures. `undertow labels {run}` searches and fills "
+        "this section.",
     ),
     Section(
         "repair", "Repair", "What a new head gives back",

@@ -4,13 +4,14 @@
     progress.step("epoch 20", 0.03)
     progress.close()
 
-Every verb takes `progress=`; the command line's bar and a notebook's are such objects.
+Every verb takes `progress=`; the command line's bar, a notebook's and the lines of a log are such objects.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Protocol, TextIO
 
 
@@ -60,10 +61,8 @@ class TextBar:
         now = time.monotonic()
         if now - self._shown >= REFRESH or self._done >= 1:
             self._shown = now
-            spent = now - self._began
-            left = spent * (1 - self._done) / max(self._done, 1e-9)
             bar = ("#" * round(24 * self._done)).ljust(24)
-            line = f"{100 * self._done:3.0f} % |{bar}| {label} [{_clock(spent)} < {_clock(left)}]"
+            line = f"{100 * self._done:3.0f} % |{bar}| {label} {_times(now - self._began, self._done)}"
             print(f"\r{line.ljust(78)}", end="", file=self._stream, flush=True)
 
     def close(self) -> None:
@@ -73,20 +72,55 @@ class TextBar:
         self._shown, self._done = 0.0, 0.0
 
 
+class LogLines:
+    """A line now and then, for a log: 45 % done: epoch 20 [2:10 < 2:39]. Short work leaves none."""
+
+    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._clock = stream, clock
+        self._plan, self._done = "", 0.0
+        self._began = self._said = clock()
+
+    def plan(self, words: str, steps: int) -> None:
+        """Keep in mind what it will take: said with the first line."""
+        self._plan = "\n".join(filter(None, [self._plan, words]))
+        self._done, self._began, self._said = 0.0, self._clock(), self._clock()
+
+    def step(self, label: str, share: float) -> None:
+        """Say how far the work is, where the last line is long ago."""
+        self._done = min(1.0, self._done + share)
+        now = self._clock()
+        if now - self._said < LOG_EVERY:
+            return
+        self._said = now
+        if self._plan:
+            print(self._plan, file=self._stream)
+            self._plan = ""
+        times = _times(now - self._began, self._done)
+        print(f"{100 * self._done:3.0f} % done: {label} {times}", file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """What was not said by now needs no words."""
+        self._plan = ""
+
+
 REFRESH = 0.2
 """Seconds between two drawings of the bar."""
+LOG_EVERY = 20.0
+"""Seconds between two lines of a log."""
 
 
 def python_progress(given: Progress | bool | None) -> Progress:
-    """What a call in Python shows: what was given; else a bar in a notebook or on a terminal, nothing elsewhere.
+    """What a call in Python shows: what was given; else a bar in a notebook or on a terminal, lines in a log.
 
-    True shows it anywhere, False never.
+    True shows a bar anywhere, False nothing.
     """
     if given is not None and not isinstance(given, bool):
         return given
-    notebook = _in_notebook()
-    if given is False or (given is None and not notebook and not sys.stderr.isatty()):
+    if given is False:
         return NoProgress()
+    notebook = _in_notebook()
+    if given is None and not notebook and not sys.stderr.isatty():
+        return LogLines(sys.stderr)
     return TextBar(sys.stdout if notebook else sys.stderr)
 
 
@@ -94,6 +128,11 @@ def _in_notebook() -> bool:
     shell = sys.modules.get("IPython")
     found = None if shell is None else shell.get_ipython()
     return found is not None and hasattr(found, "kernel")
+
+
+def _times(spent: float, done: float) -> str:
+    """The time that is spent, and what is left at that pace."""
+    return f"[{_clock(spent)} < {_clock(spent * (1 - done) / max(done, 1e-9))}]"
 
 
 def _clock(seconds: float) -> str:

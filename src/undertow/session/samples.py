@@ -13,14 +13,14 @@ Held-out labels count as true, unless the configuration says that they are noisy
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from undertow.data.entries import LABELS, SampleInputs, count, hash_inputs, read_entries
 from undertow.data.load import load_data
@@ -29,6 +29,7 @@ from undertow.data.streamed import MapReader, SampleStream, fits, open_reader, r
 from undertow.errors import BadData, BadValue
 from undertow.features.tap import Inputs
 from undertow.session.handed import Handed, as_sources
+from undertow.session.sequences import fitted_to
 from undertow.session.settings import Labels, SessionConfig
 from undertow.session.splits import Split, read_split, seen_before
 from undertow.sizes import parse_size
@@ -67,6 +68,11 @@ class SessionSamples:
                 elif part is not None:
                     hash_inputs(seen, _by_name(part))
         return seen.hexdigest()
+
+    def fitted_to(self, build: Callable[[], nn.Module]) -> SessionSamples:
+        """The same, as the model takes them: rows of steps are no pictures."""
+        train, test = fitted_to((self.train, self.test), self.scaling, build)
+        return self if train is self.train and test is self.test else replace(self, train=train, test=test)
 
     @property
     def stream(self) -> bool:
@@ -114,8 +120,10 @@ class SessionSamples:
         return int((self.train.given != self.train.true).sum()), len(self.train)
 
 
-def gather_samples(run: Run | None, train: Any, test: Any, config: SessionConfig) -> SessionSamples:
-    """The samples given, or the run's own; see the module's docstring."""
+def gather_samples(
+    run: Run | None, train: Any, test: Any, config: SessionConfig, model: nn.Module | None = None
+) -> SessionSamples:
+    """The samples given, or the run's own; see the module's docstring. Without a run, `model` is who takes them."""
     # Some runs say how their inputs were scaled; what else is handed over is fed as it is.
     scaling = config.scaling or (None if run is None else run.scaling)
     if train is None and test is None and run is not None:
@@ -125,6 +133,10 @@ def gather_samples(run: Run | None, train: Any, test: Any, config: SessionConfig
     found = _gathered(handed, scaling, config)
     if handed.classes and found.classes:
         found = replace(found, classes=handed.classes)
+    if model is not None:
+        found = found.fitted_to(lambda: model)
+    elif run is not None and run.config is None:  # undertow's own networks take pictures as they are read
+        found = found.fitted_to(run.fresh)
     return replace(found, note=" ".join(filter(None, [found.note, handed.note])))
 
 

@@ -5,7 +5,8 @@
     found.passed_over                          # (PassedOver("last.ckpt", "its name carries no epoch and no step"),)
     found.checkpoints[0].local()               # where its weights are: a file, or a folder as transformers writes it
 
-A checkpoint is a file (.pt .pth .ckpt .bin .safetensors .pth.tar) or a folder with weights in it (checkpoint-500).
+A checkpoint is a file (.pt .pth .ckpt .bin .safetensors .pth.tar, or what torch.save wrote under any other name) or a
+folder with weights in it (checkpoint-500).
 Nothing here needs torch.
 """
 
@@ -132,7 +133,21 @@ def number_in(path: Path) -> tuple[int, Unit] | None:
 
 def ending_of(path: Path) -> str:
     """The ending of a checkpoint file; "" for other files."""
-    return next((ending for ending in ENDINGS if path.name.endswith(ending)), "")
+    known = next((ending for ending in ENDINGS if path.name.endswith(ending)), "")
+    return known or (path.suffix if path.suffix not in FOREIGN and _is_saved_by_torch(path) else "")
+
+
+def _is_saved_by_torch(path: Path) -> bool:
+    """Whether a file begins as torch.save begins one: a zip archive whose first entry is NAME/data.pkl."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(30 + 512)
+    except OSError:
+        return False
+    first = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+    return head.startswith(b"PK\x03\x04") and first.endswith(b"/data.pkl")
 
 
 def stem(path: Path) -> str:
