@@ -34,6 +34,8 @@ FAMILIES = {
 }  # fmt: skip
 """Columns: the best of all settings whose name begins so."""
 FOLDS = 5
+NARROW, WIDEST = 600, 2000
+"""Wider rows are turned to 300 columns; up to the second width class means and LDA see all columns too."""
 
 
 @dataclass(eq=False)
@@ -131,7 +133,7 @@ def _by_rows(found: Peers, name: str, rows: Tensor) -> None:
     }
     if int(y.bincount(minlength=found.classes).min()) < FOLDS:  # scikit-learn's folds need so many of a class
         return
-    low = rows.numpy() if rows.shape[1] <= 600 else PCA(300, random_state=0).fit_transform(rows.numpy())
+    low = rows.numpy() if rows.shape[1] <= NARROW else PCA(300, random_state=0).fit_transform(rows.numpy())
     parts = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
     for c in (1.0, 0.01):
         model = LogisticRegression(C=c, max_iter=60)
@@ -140,6 +142,8 @@ def _by_rows(found: Peers, name: str, rows: Tensor) -> None:
             found.scores[f"cleanlab, logistic C={c:g} {method}, {name}"] = _quality(likely, y, method)
         found.scores[f"Datalab probabilities C={c:g}, {name}"] = _datalab(y, {"pred_probs": likely})
     _by_means(found, name, torch.from_numpy(np.asarray(low)).float(), parts)
+    if NARROW < rows.shape[1] <= WIDEST:
+        _by_means(found, f"{name}, all columns", rows, parts)
 
 
 def _nearest(rows: Tensor, count: int) -> Tensor:

@@ -25,10 +25,10 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
-from _label_cells import CELLS, Cell, Material, Skipped, cross_validated, material
+from _label_cells import CELLS, Cell, Material, Skipped, cross_validated, judged, material
 from _label_peers import FAMILIES, best_by_family, by_folds, peers
 from undertow.files import write_text
-from undertow.labels.judge import LabelBeliefs, View, judge_labels
+from undertow.labels.judge import LabelBeliefs
 
 TITLES = {
     "small": "Small",
@@ -40,10 +40,8 @@ TITLES = {
 
 def row(cell: Cell, role: str, held: Material) -> dict[str, Any]:
     """What undertow says of a cell."""
-    views = [View("inputs", rows=held.inputs.float())]
-    views += [View(layer, epoch, rows=rows.float()) for (epoch, layer), rows in held.features.items()]
     began = time.process_time()
-    found = judge_labels(held.given, held.classes, views, held.outputs.items())
+    found = judged(held)
     seconds = time.process_time() - began
     mine, answer = found.judged, found.rate
     wrong = (held.given != held.true) & mine
