@@ -3,8 +3,10 @@
     for cell in CELLS["small"]:
         held = material(cell, work)       # trained or encoded once, then read from work/cells
         held.given, held.true, held.inputs, held.outputs, held.features
+        judged(held)                      # what undertow believes of its labels
 
 CIFAR-10N and TREC are read from UNDERTOW_DATA/real_noise; EfficientNet and wordllama cells need those packages.
+`effnet` cells are features of CIFAR-10, `effnet_cifar100` and so on those of other sets.
 A cell that cannot be made here raises `Skipped`, with the reason.
 """
 
@@ -25,16 +27,18 @@ import undertow as ut
 from undertow.data.inputs import to_inputs
 from undertow.data.noise import parse_noise
 from undertow.features import stream_features
-from undertow.labels.views import Plan
+from undertow.labels.judge import LabelBeliefs, judge_labels
+from undertow.labels.views import Plan, View
 
 KEPT = {"mlp": (1, 2, 3, 4, 6, 8, 11, 15, 20, 25, 30), "cnn": (1, 2, 3, 4, 6, 8, 10, 12, 15)}
 VOTING = {"mlp": (1, 2, 4, 8, 15, 30), "cnn": (1, 2, 4, 6, 10, 15)}
 FOLD_EPOCHS = {"mlp": (4, 8, 15, 30), "cnn": (6, 10, 15)}
 """Where networks of the other folds are asked: the best of these is a peer's best setting."""
 PEOPLE = ("people:aggregate", "people:random1", "people:worst")
-STARTS = {0: 0, 1: 5000, 2: 7500, 3: 0, 4: 4500}
-"""People's labels are there for the first 12,500 pictures: where each seed's part of them begins."""
+STARTS = {0: 0, 1: 5000, 2: 7500, 3: 0, 4: 4500, 5: 15_000}
+"""Where each seed's part of CIFAR-10 begins; people's labels are there for the first 12,500 pictures."""
 RARE, RARE_COUNT = 3, 60
+FRESH_NOISE = ("uniform:0.2", "uniform:0.4", "pairwise:0.3", "part:0.4", "margin:0.3", "clean")
 
 
 class Skipped(Exception):
@@ -52,7 +56,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        many = "" if self.count in (1200, 5000, 5033) else f"-{self.count}"
+        many = "" if self.count in (801, 1200, 5000, 5033) else f"-{self.count}"
         return f"{self.data}-{self.noise.replace(':', '')}-s{self.seed}{many}"
 
     @property
@@ -62,7 +66,13 @@ class Cell:
     @property
     def trains(self) -> bool:
         """Whether it is a run; others are features without one."""
-        return self.data not in ("effnet", "trec")
+        return self.encoded is None and self.data != "trec"
+
+    @property
+    def encoded(self) -> str | None:
+        """The set of pictures whose frozen features it holds."""
+        kind, _, name = self.data.partition("_")
+        return (name or "cifar10") if kind == "effnet" else None
 
 
 CELLS = {
@@ -106,15 +116,29 @@ CELLS = {
     + [
         Cell("effnet", noise, 1)
         for noise in (*PEOPLE, "part:0.2", "uniform:0.2", "pairwise:0.3", "margin:0.3", "clean")
-    ],
-    "fresh": [
+    ]
+    + [
         Cell("effnet", noise, 3)
         for noise in (*PEOPLE, "part:0.4", "uniform:0.4", "pairwise:0.3", "margin:0.3", "clean")
-    ]
-    + [Cell("mnist", noise, 3) for noise in ("part:0.4", "pairwise:0.3", "clean")]
-    + [
-        Cell("fashion_mnist", noise, 3) for noise in ("uniform:0.4", "instance:0.3", "margin:0.3", "part:0.2")
     ],
+    "fresh": [
+        Cell(data, noise, 5, count)
+        for data, count in (
+            ("effnet_cifar100", 5000),
+            ("effnet_tiny_imagenet", 5000),
+            ("effnet_svhn", 801),
+            ("effnet", 5000),
+            ("digits", 1200),
+        )
+        for noise in FRESH_NOISE
+    ]
+    + [
+        Cell("mnist", noise, 3)
+        for noise in ("part:0.4", "pairwise:0.3", "uniform:0.2", "uniform:0.6", "clean")
+    ]
+    + [Cell("fashion_mnist", noise, 3) for noise in ("uniform:0.4", "instance:0.3", "margin:0.3", "part:0.2")]
+    + [Cell("cifar10", noise, 5) for noise in ("uniform:0.4", "part:0.4", "clean")]
+    + [Cell("cifar10", "people:random1", 1)],
 }
 """By what they were to the method: chosen on them, looked at while it was changed, or measured once it was final."""
 
@@ -134,10 +158,18 @@ class Material:
 def material(cell: Cell, work: Path) -> Material:
     path = work / "cells" / f"{cell.name}.pt"
     if not path.exists():
-        made = {"effnet": _effnet, "trec": _trec}.get(cell.data, _run)(cell, work)
+        make = _trec if cell.data == "trec" else _run if cell.trains else _effnet
+        made = make(cell, work)
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.save(made.__dict__, path)
     return Material(**torch.load(path))
+
+
+def judged(held: Material) -> LabelBeliefs:
+    """What undertow believes of a cell's labels."""
+    views = [View("inputs", rows=held.inputs.float())]
+    views += [View(layer, epoch, rows=rows.float()) for (epoch, layer), rows in held.features.items()]
+    return judge_labels(held.given, held.classes, views, held.outputs.items())
 
 
 def real_noise(name: str) -> pd.DataFrame:
@@ -149,7 +181,7 @@ def real_noise(name: str) -> pd.DataFrame:
 
 def rows_of(cell: Cell, y: Tensor) -> Tensor:
     """Which samples: seeds have others."""
-    if cell.noise.startswith("people") or cell.data == "effnet":
+    if cell.noise.startswith("people") or cell.encoded == "cifar10":
         return torch.arange(STARTS[cell.seed], STARTS[cell.seed] + cell.count)
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(1000 + cell.seed))
     if cell.noise.startswith("rare"):
@@ -174,7 +206,7 @@ def _run(cell: Cell, work: Path) -> Material:
     true, pixels = data.train.y[rows], data.train.tensor[rows]
     x = to_inputs(pixels, data.scaling).flatten(1)
     given = noisy_labels(cell, x, true, rows, len(data.classes))
-    run = _trained(cell.name, cell, rows, given, work)
+    run = trained(cell.name, cell, rows, given, work)
     outputs, features = dict[int, Tensor](), dict[tuple[int, str], Tensor]()
     for epoch in KEPT[cell.model]:
         model = run.model(epoch)
@@ -197,7 +229,7 @@ def cross_validated(cell: Cell, held: Material, work: Path) -> dict[int, Tensor]
         answers = {epoch: torch.empty(len(rows), held.classes) for epoch in FOLD_EPOCHS[cell.model]}
         for at, fold in enumerate(Plan.of(held.given, held.classes, 5, seed=1).folds[:5]):
             rest = torch.ones(len(rows), dtype=torch.bool).index_fill(0, fold, value=False)
-            run = _trained(f"{cell.name}-fold{at}", cell, rows[rest], held.given[rest], work)
+            run = trained(f"{cell.name}-fold{at}", cell, rows[rest], held.given[rest], work)
             for epoch, kept in answers.items():
                 parts = stream_features(
                     run.model(epoch), data.train.tensor[rows[fold]], ["head"],
@@ -209,7 +241,7 @@ def cross_validated(cell: Cell, held: Material, work: Path) -> dict[int, Tensor]
     return torch.load(path)
 
 
-def _trained(name: str, cell: Cell, rows: Tensor, given: Tensor, work: Path) -> ut.Run:
+def trained(name: str, cell: Cell, rows: Tensor, given: Tensor, work: Path) -> ut.Run:
     labels = work / "runs" / f"{name}.parquet"
     labels.parent.mkdir(parents=True, exist_ok=True)
     pd.DataFrame({"sample": rows.numpy(), "label": given.numpy()}).to_parquet(labels)
@@ -223,15 +255,21 @@ def _trained(name: str, cell: Cell, rows: Tensor, given: Tensor, work: Path) -> 
 
 
 def _effnet(cell: Cell, work: Path) -> Material:
-    data = ut.load_data("cifar10")
+    data = ut.load_data(str(cell.encoded))
     rows = rows_of(cell, data.train.y)
-    scaling = "imagenet" if cell.seed == 2 else "half"
-    path = work / "cells" / f"effnet-{scaling}-{int(rows[0])}.npy"
+    x, true, classes = frozen_features(cell, work, rows), data.train.y[rows], len(data.classes)
+    return Material(noisy_labels(cell, x, true, rows, classes), true, classes, x.half(), {}, {})
+
+
+def frozen_features(cell: Cell, work: Path, rows: Tensor, split: str = "train") -> Tensor:
+    """(N, 1280) float32 of pictures of the cell's set; encoded once, then read from work/encoded."""
+    name, scaling = str(cell.encoded), "imagenet" if cell.seed == 2 else "half"
+    path = work / "encoded" / f"{name}-{split}-{scaling}-{int(rows[0])}-{len(rows)}.npy"
     if not path.exists():
+        pictures = getattr(ut.load_data(name), split).tensor[rows]
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, _encoded(to_inputs(data.train.tensor[rows], scaling)))
-    x, true = torch.from_numpy(np.load(path)), data.train.y[rows]
-    return Material(noisy_labels(cell, x, true, rows, 10), true, 10, x.half(), {}, {})
+        np.save(path, _encoded(to_inputs(pictures, scaling)))
+    return torch.from_numpy(np.load(path))
 
 
 @torch.no_grad()
@@ -244,7 +282,7 @@ def _encoded(pictures: Tensor) -> np.ndarray:
     model = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval()
     large = partial(torch.nn.functional.interpolate, size=112, mode="bilinear", antialias=False)
     return torch.cat(
-        [model.extract_features(large(part)).mean((2, 3)) for part in pictures.split(100)]
+        [model.extract_features(large(part)).mean((2, 3)) for part in pictures.split(20)]
     ).numpy()
 
 

@@ -21,10 +21,10 @@ from torch import Tensor
 
 import undertow as ut
 from _label_cells import CELLS, Cell, Skipped, material, noisy_labels, rows_of
+from _label_learners import accuracy_of
 from undertow.data.inputs import to_inputs
-from undertow.features import stream_features
 
-HELD_OUT, TESTED = 1000, 5000
+HELD_OUT = 1000
 
 
 def held_out_of(cell: Cell, data: ut.DataSet) -> tuple[Tensor, Tensor]:
@@ -40,18 +40,6 @@ def held_out_of(cell: Cell, data: ut.DataSet) -> tuple[Tensor, Tensor]:
     return data.train.tensor[rows], noisy_labels(cell, flat, data.train.y[rows], rows, len(data.classes))
 
 
-def test_accuracies(run: ut.Run, data: ut.DataSet, epochs: list[int]) -> dict[int, float]:
-    pictures, true = data.test.tensor[:TESTED], data.test.y[:TESTED]
-    found = {}
-    for epoch in epochs:
-        parts = stream_features(
-            run.model(epoch), pictures, ["head"], prepare=lambda x: to_inputs(x, data.scaling)
-        )
-        said = torch.cat([part.outputs for part in parts]).argmax(1)
-        found[epoch] = 100 * float((said == true).float().mean())
-    return found
-
-
 def measure(cell: Cell, work: Path) -> dict[str, object]:
     """Regrets of one run."""
     material(cell, work)  # trains it, if that was not done
@@ -60,7 +48,7 @@ def measure(cell: Cell, work: Path) -> dict[str, object]:
     both = ut.choose_checkpoint(run, test=held_out_of(cell, data), errors=alone.errors)
     table = both.table
     epochs = [int(epoch) for epoch in table["epoch"]]
-    reached = test_accuracies(run, data, epochs)
+    reached = {epoch: accuracy_of(run, data, epoch) for epoch in epochs}
     chosen = {
         "without held-out": alone.epoch,
         "with held-out": both.epoch,

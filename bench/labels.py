@@ -1,8 +1,10 @@
 """Wrong labels beside other methods: ranking, decision, rate, proposals and seconds, cell by cell.
 
-python bench/labels.py [--cells small,chosen,looked,fresh or names] [--work DIR] [--no-peers] [--report FILE.md]
+python bench/labels.py [--cells small,chosen,looked,fresh or names] [--work DIR] [--no-peers]
+                       [--csv FILE.csv] [--page FILE.md]
 
-Without --cells: one small cell of embedded data. Runs, features and peers are kept in --work, so that a bench that was
+Without --cells: one small cell of embedded data. --csv keeps rows of cells that are not measured now; --page makes the
+marked parts of a page anew from it. Runs, features and peers are kept in --work, so that a bench that was
 stopped goes on; training all runs took an hour and a half of one core. Cells whose data or packages are not here are
 named and left out. One thread; seconds are CPU seconds of `judge_labels` alone, features and outputs being at hand.
 """
@@ -25,25 +27,17 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
-from _label_cells import CELLS, Cell, Material, Skipped, cross_validated, material
-from _label_peers import FAMILIES, best_by_family, by_folds, peers
+from _label_cells import CELLS, Cell, Material, Skipped, cross_validated, judged, material
+from _label_page import goals, losses, rewritten, stored
+from _label_peers import best_by_family, by_folds, peers
 from undertow.files import write_text
-from undertow.labels.judge import LabelBeliefs, View, judge_labels
-
-TITLES = {
-    "small": "Small",
-    "chosen": "The method was chosen on these",
-    "looked": "Looked at while the method was changed",
-    "fresh": "Measured once the method was final",
-}
+from undertow.labels.judge import LabelBeliefs
 
 
 def row(cell: Cell, role: str, held: Material) -> dict[str, Any]:
     """What undertow says of a cell."""
-    views = [View("inputs", rows=held.inputs.float())]
-    views += [View(layer, epoch, rows=rows.float()) for (epoch, layer), rows in held.features.items()]
     began = time.process_time()
-    found = judge_labels(held.given, held.classes, views, held.outputs.items())
+    found = judged(held)
     seconds = time.process_time() - began
     mine, answer = found.judged, found.rate
     wrong = (held.given != held.true) & mine
@@ -97,63 +91,6 @@ def beside(cell: Cell, held: Material, work: Path) -> dict[str, Any]:
     return {**families, **best, "LDA right on wrong": said["lda"]}
 
 
-def goals(table: pd.DataFrame) -> list[str]:
-    """Each goal, counted."""
-    noisy, told = table[table["wrong"] > 0], table[table["told"]]
-    lines = [
-        f"rate: {int(table['covered'].sum())} of {len(table)} intervals hold the truth; told in {len(told)}, of which "
-        f"{int(told['covered'].sum())} hold",
-        f"cost: {table['seconds'].median():.1f} s median, {table['seconds'].max():.1f} s at most",
-    ]
-    if len(noisy):
-        loss = noisy["F1 at true rate"] - noisy["F1"]
-        lines.append(
-            f"decision: F1 at most .03 below that at the true rate in {int((loss <= 0.03).sum())} of {len(noisy)}; "
-            f"worst {loss.max():.3f} ({noisy.loc[loss.idxmax(), 'cell']})"
-        )
-    return lines + (_beside_peers(noisy) if "best peer AP" in noisy and len(noisy) else [])
-
-
-def _beside_peers(noisy: pd.DataFrame) -> list[str]:
-    judged = noisy[noisy["best peer AP"].notna()]
-    gap = judged["AP"] - judged["best peer AP"]
-    able = noisy[noisy["LDA right on wrong"] >= 2 / 3]
-    right = int((able["right on flagged wrong"] >= 2 / 3).sum())
-    return [
-        f"ranking: at least the best peer in {int((gap >= -0.0005).sum())} of {len(judged)}; more than .02 behind in "
-        f"{int((gap < -0.02).sum())}; worst {gap.min():+.3f} ({judged.loc[gap.idxmin(), 'cell']})",
-        f"proposal: right on two thirds in {right} of {len(able)} cells where LDA is",
-    ]
-
-
-def as_markdown(table: pd.DataFrame) -> str:
-    names = [name for name in FAMILIES if f"peer {name}" in table]
-    head = ["cell", "wrong %", "answer %", "AP", *names, "F1 own / true rate", "proposals right / LDA", "s"]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for one in table.to_dict("records"):
-        span = f"{100 * one['low']:.0f}-{100 * one['high']:.0f}"
-        answer = f"{100 * one['value']:.1f} ({span})" if one["told"] else f"cannot tell ({span})"
-        cells = [one["cell"], f"{100 * one['wrong']:.1f}", answer + ("" if one["covered"] else " **missed**")]
-        cells += [_three(one.get(name)) for name in ("AP", *(f"peer {name}" for name in names))]
-        for pair in (("F1", "F1 at true rate"), ("right on flagged wrong", "LDA right on wrong")):
-            cells.append(" / ".join(_three(one.get(name)) for name in pair))
-        lines.append("| " + " | ".join([*cells, f"{one['seconds']:.1f}"]) + " |")
-    return "\n".join(lines)
-
-
-def _three(value: Any) -> str:
-    return "" if value is None or pd.isna(value) else f"{value:.3f}".removeprefix("0")
-
-
-def report(table: pd.DataFrame) -> str:
-    parts = []
-    for role, title in TITLES.items():
-        part = table[table["role"] == role]
-        if len(part):
-            parts += [f"### {title}", "", as_markdown(part), "", *(f"- {line}" for line in goals(part)), ""]
-    return "\n".join(parts)
-
-
 def measure(asked: list[str], work: Path, *, with_peers: bool) -> pd.DataFrame:
     rows = []
     for role, cells in CELLS.items():
@@ -170,6 +107,22 @@ def measure(asked: list[str], work: Path, *, with_peers: bool) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _three(value: Any) -> str:
+    return "" if value is None or pd.isna(value) else f"{value:.3f}".removeprefix("0")
+
+
+def merged(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """With rows that a csv holds of other cells, in the order of the cells."""
+    before = pd.read_csv(path) if path.exists() else table.iloc[:0]
+    both = pd.concat([table, before[~before["cell"].isin(table["cell"])]])
+    order = {cell.name: (role, place) for role, cells in CELLS.items() for place, cell in enumerate(cells)}
+    both = both[both["cell"].isin(order)]
+    both["role"] = [order[name][0] for name in both["cell"]]
+    return both.sort_values(
+        "cell", key=lambda names: names.map(lambda name: (order[name][0], order[name][1]))
+    )
+
+
 def main() -> None:
     known = {*CELLS, *(cell.name for cells in CELLS.values() for cell in cells)}
     parser = argparse.ArgumentParser(
@@ -178,21 +131,25 @@ def main() -> None:
     parser.add_argument("--cells", default="small")
     parser.add_argument("--work", type=Path)
     parser.add_argument("--no-peers", action="store_true")
-    parser.add_argument("--report", type=Path)
+    parser.add_argument("--csv", type=Path)
+    parser.add_argument("--page", type=Path)
     given = parser.parse_args()
     asked = given.cells.split(",")
     if unknown := [name for name in asked if name not in known]:
         parser.error(f"there is no cell {unknown[0]!r}; there are {', '.join(sorted(known))}")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
-        work = given.work or Path(scratch)
-        table = measure(asked, work, with_peers=not given.no_peers)
-        if len(table) and given.work is not None:
-            table.to_csv(work / "results.csv", index=False, float_format="%.4f")
-    text = report(table) if len(table) else "No cell could be measured here."
-    print(text)
-    if given.report is not None:
-        write_text(given.report, text)
+        table = measure(asked, given.work or Path(scratch), with_peers=not given.no_peers)
+    if not len(table):
+        print("No cell could be measured here.")
+        return
+    table = stored(table) if given.csv is None else stored(merged(table, given.csv))
+    if given.csv is not None:
+        table.to_csv(given.csv, index=False, float_format="%.4f")
+    if given.page is not None:
+        write_text(given.page, rewritten(given.page.read_text(), table))
+    print(table.to_string(index=False, float_format="%.3f"))
+    print(goals(table), losses(table), sep="\n")
 
 
 if __name__ == "__main__":

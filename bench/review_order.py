@@ -1,84 +1,96 @@
-"""Test accuracy gained by reviewing suspected labels, in several orders.
+"""Test accuracy gained by reviewing suspected labels, in several orders, on cells of the label bench.
 
-    UNDERTOW_DATA=... python bench/review_order.py --seeds 5-14
+    UNDERTOW_DATA=... python bench/review_order.py --work DIR --cells names [--report FILE.csv]
 
-2,000 MNIST samples, pixels as features; reviewed labels become true ones; a logistic regression on all labels is tested
-on 5,000 others. The order was chosen on seeds 0 to 4, so report others. Gains are points over no review.
+A reviewer gives the true label. A logistic head on the cell's frozen features or inputs then learns from all labels and
+is tested on clean samples. Gains are points over no review; "random" is the mean of two draws of all labels.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+from pathlib import Path
 
-import numpy as np
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before torch reads them
+
 import pandas as pd
-from sklearn.linear_model import LogisticRegression
+import torch
+from torch import Tensor
 
 import undertow as ut
-from undertow.data.load import load_data
+from _label_cells import CELLS, Cell, Material, Skipped, judged, material
+from _label_learners import learner
+from retraining import reviewed
 
-NOISES = (("uniform", 0.2), ("uniform", 0.4), ("next class", 0.3), ("4 as 9", 0.1))
-COUNTS = (100, 200, 300, 400)
-
-
-def corrupt(true: np.ndarray, kind: str, rate: float, draws: np.random.Generator) -> np.ndarray:
-    """Labels with noise; "4 as 9" calls 60 % of the fours nines, beside uniform noise."""
-    picked = draws.random(len(true)) < rate
-    step = 1 if kind == "next class" else draws.integers(1, 10, len(true))
-    labels = np.where(picked, (true + step) % 10, true)
-    if kind == "4 as 9":
-        labels[(true == 4) & (draws.random(len(true)) < 0.6)] = 9
-    return labels
+COUNTS = (100, 300, 500)
+DRAWS = 2
 
 
-def orders_of(found: ut.LabelErrors, draws: np.random.Generator) -> dict[str, np.ndarray]:
-    """Sample numbers in the orders compared."""
-    by_score = found.scores.argsort(descending=True, stable=True).numpy()
-    flagged = found.flagged.numpy()
-    suspects, others = by_score[flagged[by_score]], by_score[~flagged[by_score]]
+def orders_of(found: ut.LabelErrors) -> dict[str, list[Tensor]]:
+    """Sample numbers in the orders compared; several draws of those by chance."""
+    by_score = found.scores.argsort(descending=True, stable=True)
+    by_score = by_score[found.found.judged[by_score]]
+    suspects = by_score[found.flagged[by_score]]
+    others = by_score[~found.flagged[by_score]]
+    by_chance = [torch.Generator().manual_seed(seed) for seed in range(DRAWS)]
     return {
-        "random": draws.permutation(len(by_score)),
-        "score": np.concatenate([suspects, others]),
-        "random suspects": np.concatenate([draws.permutation(suspects), others]),
-        "review order": found.review_order(len(by_score)).numpy(),
+        "random": [by_score[torch.randperm(len(by_score), generator=one)] for one in by_chance],
+        "random suspects": [
+            torch.cat([suspects[torch.randperm(len(suspects), generator=one)], others]) for one in by_chance
+        ],
+        "score": [torch.cat([suspects, others])],
+        "review order": [found.review_order(len(by_score))],
     }
 
 
-def measure(data: ut.DataSet, kind: str, rate: float, seed: int) -> list[dict[str, object]]:
-    """Gains of all orders for one draw of samples and noise."""
-    draws = np.random.default_rng(seed)
-    rows, tested = (draws.permutation(len(part))[:n] for part, n in ((data.train, 2000), (data.test, 5000)))
-    x, test_x = (
-        part.x[own].float().flatten(1).numpy() / 255
-        for part, own in ((data.train, rows), (data.test, tested))
-    )
-    true, test_y = data.train.y[rows].numpy(), data.test.y[tested].numpy()
-    given = corrupt(true, kind, rate, draws)
-
-    def accuracy(labels: np.ndarray) -> float:
-        return 100 * LogisticRegression(C=0.1, max_iter=60).fit(x, labels).score(test_x, test_y)
-
-    before, gains = accuracy(given), list[dict[str, object]]()
-    for order, samples in orders_of(ut.label_errors(features=x, labels=given), draws).items():
+def measure(cell: Cell, held: Material, work: Path) -> list[dict[str, object]]:
+    """Gains of all orders on one cell."""
+    found = ut.LabelErrors(judged(held), tuple(map(str, range(held.classes))))
+    learns = learner(cell, held, work, head=True)
+    before = learns(*reviewed(held, torch.empty(0, dtype=torch.long)))
+    rows = []
+    for order, draws in orders_of(found).items():
         for count in COUNTS:
-            labels = given.copy()
-            labels[samples[:count]] = true[samples[:count]]
-            gain = accuracy(labels) - before
-            gains.append({"noise": f"{kind} {rate}", "order": order, "reviewed": count, "gain": gain})
-    return gains
+            gains = [learns(*reviewed(held, one[:count])) - before for one in draws]
+            wrong = [float((held.given != held.true)[one[:count]].float().mean()) for one in draws]
+            rows.append(
+                {
+                    "cell": cell.name,
+                    "order": order,
+                    "reviewed": count,
+                    "gain": sum(gains) / len(gains),
+                    "wrong among them": sum(wrong) / len(wrong),
+                    "before": before,
+                }
+            )
+    return rows
 
 
 def main() -> None:
-    """Print the mean gains."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", default="5-14")
-    first, last = map(int, parser.parse_args().seeds.split("-"))
-    data = load_data("mnist")
-    rows = [
-        row for noise in NOISES for seed in range(first, last + 1) for row in measure(data, *noise, seed=seed)
-    ]
-    table = pd.DataFrame(rows).pivot_table("gain", ["noise", "order"], "reviewed", sort=False)
-    print(table.round(2).to_string())
+    """Print the gains, cell by cell, and their mean."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cells", required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--report", type=Path)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    known = {cell.name: cell for cells in CELLS.values() for cell in cells}
+    rows = list[dict[str, object]]()
+    for name in given.cells.split(","):
+        try:
+            rows += measure(known[name], material(known[name], given.work), given.work)
+            print(name, file=sys.stderr, flush=True)
+        except Skipped as reason:
+            print(f"{name}: left out, {reason}", file=sys.stderr)
+    table = pd.DataFrame(rows)
+    for index in (["cell", "order"], ["order"]):
+        print(table.pivot_table("gain", index, "reviewed", sort=False).round(2).to_string())
+    if given.report is not None:
+        table.to_csv(given.report, index=False, float_format="%.3f")
 
 
 if __name__ == "__main__":

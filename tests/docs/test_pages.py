@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import undertow as ut
@@ -62,3 +64,15 @@ def test_every_page_is_in_the_site_and_in_llms_txt():
     assert {page for page in pages if page not in site} == set()
     assert {page for page in pages if f"({page})" not in listed} == {"index.md", "labels-measured.md"}
     assert set(re.findall(r"\]\((\S+\.md)\)", listed)) <= pages
+
+
+def test_the_page_on_labels_says_what_its_csv_holds():
+    """Fails if a number is changed by hand, or a cell is in the csv and not counted."""
+    found = importlib.util.spec_from_file_location("_label_page", ROOT / "bench" / "_label_page.py")
+    page_maker = importlib.util.module_from_spec(found)
+    found.loader.exec_module(page_maker)
+    page = (ROOT / "docs" / "labels-measured.md").read_text(encoding="utf-8")
+    table = pd.read_csv(ROOT / "docs" / "labels-measured.csv")
+    assert page.count("<!-- made:") == len(page_maker.PARTS)
+    assert page_maker.rewritten(page, table) == page
+    assert page_maker.rewritten(page, table.assign(AP=table["AP"] - 0.1)) != page

@@ -78,6 +78,24 @@ def test_cleanlabs_columns_name_classes_and_leave_gaps(named, numbered):
     assert gaps.iloc[10] == int(numbered.given[10])
 
 
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # cleanlab with pandas 3.1
+def test_datalab_reads_the_table_and_the_probabilities(digits, tmp_path):
+    """Fails if names are guarded or ordered in another way than cleanlab's Datalab takes them."""
+    datalab = pytest.importorskip("cleanlab").Datalab
+    kept = digits[1] >= 0
+    names = np.array([f"class {'jihgfedcba'[label]}" for label in digits[1][kept]])
+    found = ut.label_errors(features=digits[0][kept], labels=names)
+    path = save_table(cleanlab_table(found), tmp_path / "a.csv")
+    lab = datalab(data={"label": pd.read_csv(path)["given_label"].tolist()}, label_name="label", verbosity=0)
+    lab.find_issues(pred_probs=found.pred_probs.astype(np.float64), issue_types={"label": {}})
+    theirs = lab.get_issues("label")
+    assert theirs["given_label"].tolist() == names.tolist()
+    assert theirs["predicted_label"].tolist() == pd.read_csv(path)["predicted_label"].tolist()
+    wrong = digits[0][kept].shape[0] - int((digits[1] == digits[2])[kept].sum())
+    worst = theirs["label_score"].to_numpy().argsort()[:wrong]
+    assert (digits[1] != digits[2])[kept][worst].mean() > 0.7
+
+
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_a_table_keeps_every_row(named, shown, tmp_path, ending):
     path = tmp_path / f"a{ending}"
