@@ -29,6 +29,10 @@ MOST_BYTES = 40_000
 WIDTHS = (900, 750, 600, 450)
 MARKS = {"holds": "holds", "does not hold": "**does not hold**", "cannot tell": "*cannot tell*"}
 NOT_RUN = "not run yet at these settings"
+FEWEST = 5
+"""So many cases that all agree are the fewest that a sign test can decide by."""
+MOST_WORDS = 140
+"""Letters of a reason in a table; the study's own section has it whole."""
 Entry = dict[str, Any]
 
 
@@ -160,14 +164,24 @@ def _claim_line(one: Entry) -> list[str]:
         return [one["claim"], one["place"], "", "", NOT_RUN, _link(one["study"])]
     counted = "" if one.get("of") in (None, 0) else f"{one['agree']} of {one['of']}"
     tested = "" if one.get("p") is None else f", p = {number(one['p'])}"
-    marked = MARKS[one["verdict"]] + (
-        f" ({one['cause']})" if one["cause"] and one["verdict"] != "holds" else ""
-    )
+    reason = "" if one["verdict"] == "holds" else one["cause"] or _why(one)
+    marked = MARKS[one["verdict"]] + (f" ({reason})" if reason else "")
     partly = " (unfinished)" if entry["unfinished"] else ""
     return [
         one["claim"], one["place"], counted + tested or "see study", f"{entry['scale']}, {entry['seeds']}{partly}",
         marked, _link(one["study"]),
     ]  # fmt: skip
+
+
+def _why(one: Entry) -> str:
+    """Why a claim cannot be told, short enough for a table: too few cases to test, or the first thing that was said."""
+    if one["verdict"] != "cannot tell":
+        return ""
+    if one.get("p") is not None and one.get("of"):
+        many = one["of"] < FEWEST
+        return f"too few cases for a test, {FEWEST} can decide" if many else "as chance may have it"
+    words = _plain(one["numbers"].rpartition("cannot tell of ")[2]).split("; ")[0]
+    return words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS].rpartition(' ')[0]} ..."
 
 
 def _number_line(found: tuple[str, Entry, Entry]) -> list[str]:

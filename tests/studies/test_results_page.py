@@ -103,3 +103,21 @@ def test_failures_and_what_is_unfinished_are_said(results, tmp_path):
     text = (tmp_path / "results.md").read_text()
     assert "A task failed: out of memory." in text
     assert "Unfinished: 4 tasks are not done yet." in text
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        ({"numbers": "4 of 4 cases: a; b", "agree": 4, "of": 4, "p": 0.0625}, "too few cases for a test, 5 can decide"),
+        ({"numbers": "5 of 7 cases: a; b", "agree": 5, "of": 7, "p": 0.227}, "as chance may have it"),
+        ({"numbers": "cannot tell of ResNet: fits 47 %, wanted 98 %; MLP: fits 3 %"}, "ResNet: fits 47 %, wanted 98 %"),
+        ({"numbers": " ".join(["word"] * 60)}, "word ..."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_told_says_why_in_the_table(results, told, wanted):
+    entry = {"scale": "laptop", "seeds": 3, "unfinished": 0}
+    claim = {"claim": "a", "place": "", "cause": "", "study": NAME, "verdict": "cannot tell", "entry": entry}
+    verdict = results._claim_line({**claim, **told})[4]
+    assert verdict.startswith("*cannot tell* (")
+    assert wanted in verdict
+    assert len(verdict) < 180

@@ -72,6 +72,8 @@ MEMORISED_FAST = (
     "smaller sets and MLPs, pixels from 0 to 1 (but for MLP-CIFAR10), and faster steps until 99 % of the labels are "
     "fitted or the epochs are over, so that wrong labels are memorised within minutes"
 )
+JUDGED = (0.2, 0.4, 0.6, 0.8)
+"""The degrees that the paper's claims are about; a laptop leaves out 0 and 1, which no claim reads."""
 
 
 def case_name(net: str, degree: float) -> str:
@@ -99,13 +101,13 @@ def scaled(
             options=smoke_options or {},
         ),
         "laptop": ScaleChange(
-            cases=_each(LAPTOP), only=tuple(_each(LAPTOP)), because=MEMORISED_FAST, minutes=laptop,
+            cases=_each(LAPTOP, JUDGED), only=tuple(_each(LAPTOP, JUDGED)), because=MEMORISED_FAST, minutes=laptop,
             options=laptop_options,
         ),
     }  # fmt: skip
 
 
 def _each(
-    settings: Mapping[str, Mapping[str, Any]], degrees: Iterable[float] = DEGREES
+    settings: Mapping[str, Mapping[str, Any]], degrees: Iterable[float]
 ) -> dict[str, Mapping[str, Any]]:
     return {case_name(net, degree): own for net, own in settings.items() for degree in degrees}

@@ -6,7 +6,7 @@ find_study("latent/no-download")
 from __future__ import annotations
 
 from undertow.studies.claims import FITTED, Claim
-from undertow.studies.latent.corrupted_networks import DEGREES, case_name
+from undertow.studies.latent.corrupted_networks import JUDGED, case_name
 from undertow.studies.latent.probe_claims import (
     above_chance,
     ends_above,
@@ -34,10 +34,10 @@ no_download = Study(
             ),
         )
         for net, data in NETS.items()
-        for degree in DEGREES
+        for degree in JUDGED
     ),
     measure=MEASURE,
-    options={"probes": ("masc", "velpic", "logistic"), "logistic_at": "0,1,5,20,60"},
+    options={"probes": ("masc", "velpic", "logistic"), "logistic_at": "5,20"},
     notes=("The claims are ours: the paper has neither set.",),
     changes={
         "smoke": ScaleChange(

@@ -58,7 +58,7 @@ EPOCHS = 100
 """Epochs of every laptop run."""
 
 _SMALL_RESNET: dict[str, Any] = {
-    "model": "resnet8:width=8", "train_size": 300, "test_size": 500, "epochs": EPOCHS, "milestones": (20, 30),
+    "model": "resnet8:width=16", "train_size": 300, "test_size": 500, "epochs": EPOCHS, "milestones": (20, 30),
     "augment": "none", "batch_size": 10, "lr": 0.02,
 }  # fmt: skip
 LAPTOP: Mapping[str, Mapping[str, Any]] = {
