@@ -183,10 +183,9 @@ class LabelEvidence:
         beyond = max(0.0, self.everyone - floor)
         share = self._noise_share(floor)
         quiet = floor + (share if self.learned else OF_QUIET) * beyond
-        surer = min(self.sure[-1], self.everyone) if self.learned else self.sure[-1]
-        rising = max(surer, floor + max(share, OF_OVERLAP) * beyond)
+        rising = max(self.sure[-1], floor + max(share, OF_OVERLAP) * beyond)
         looked = 1 - _ramp(self.ruled_out / max(self.honest, 1e-9), LOOKED_AT, SEEN_BLIND)
-        rising += looked / 2 * max(0.0, min(self.honest, self.everyone) - rising)
+        rising += looked / 2 * max(0.0, self.honest - rising)
         follows = quiet + self._sign_of_noise * max(0.0, rising - quiet)
         return self.of_classes * quiet + (1 - self.of_classes) * follows
 
