@@ -82,7 +82,7 @@ masc_variances = Study(
     source="ours, after the limitations of paper 001 (section 10)",
     cases=cases(NETS),
     measure=f"{MEASURES}:masc_variances",
-    changes=scaled(smoke=0.2, laptop=3),
+    changes=scaled(smoke=0.2, laptop=1.5),
     claims=(
         Claim(
             "in most memorised networks subspaces that hold less than 99 % of the variance read the best layer better",
@@ -139,7 +139,7 @@ early_transfer = Study(
     source="ours, after the open question of paper 001 (sections 8 and 10)",
     cases=cases(NETS),
     measure=f"{MEASURES}:early_transfer",
-    changes=scaled(smoke=0.2, laptop=2),
+    changes=scaled(smoke=0.2, laptop=1),
     claims=(
         Claim(
             "in most memorised networks a graft on a layer before the last beats the model and the last layer's edit",
@@ -178,7 +178,7 @@ vit = Study(
             train={"train_size": 1000, "test_size": 1000, "batch_size": 32, "epochs": 100,
                    "checkpoints": "0,1,2,4,8,12,20,40,60,80"},
             only=tuple(case_name("ViT-MNIST", degree) for degree in JUDGED),
-            because="1,000 pictures; without the degrees 0 and 1, which no claim reads", minutes=20,
+            because="1,000 pictures; without the degrees 0 and 1, which no claim reads", minutes=4,
         ),
     },
     claims=(
@@ -241,7 +241,7 @@ memorised_inputs = Study(
             options={"train_size": 200, "test_size": 100, "epochs": 2, "data": "digits"},
             only=tuple(_input_case("shuffled", degree) for degree in (0.0, 0.8)), minutes=0.1,
         ),
-        "laptop": ScaleChange(because="nothing is changed: there is no larger setting of it", minutes=4),
+        "laptop": ScaleChange(because="nothing is changed: there is no larger setting of it", minutes=2.5),
     },
     claims=(
         Claim("unreadable pictures that are memorised cost the model accuracy", _costs_model, FITTED, ours=True),

@@ -5,7 +5,7 @@ find_study("latent/transfer"); find_study("latent/intervention")
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import gt, lt
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 from undertow.plots import line, panels
 from undertow.studies.claims import FITTED, CaseVerdict, Claim, ClaimVerdict
 from undertow.studies.findings import Findings, SeedCurve, number
-from undertow.studies.latent.corrupted_networks import LAPTOP, MEMORISED_FAST, NETS, SMOKE, cases, scaled
+from undertow.studies.latent.corrupted_networks import (
+    JUDGED,
+    LAPTOP,
+    MEMORISED_FAST,
+    NETS,
+    SMOKE,
+    cases,
+    scaled,
+)
 from undertow.studies.latent.probe_claims import Judge, over_cases
 from undertow.studies.latent.probe_curves import by_case, degree_of, first_nets, layers, probe_curve
 from undertow.studies.recipe import Case, ScaleChange, Study
@@ -63,7 +71,7 @@ transfer = Study(
     source="paper 001, figures 7, 16, 17 and 18",
     cases=cases(NETS),
     measure=f"{MEASURES}:transfer",
-    changes=scaled(smoke=0.2, laptop=5),
+    changes=scaled(smoke=0.2, laptop=1.5),
     claims=(
         Claim(
             "in most cases the edit improves generalisation at once in the latter phase of training",
@@ -147,17 +155,14 @@ def _intervention_figure(found: Findings) -> Figure:
     return figure
 
 
-def _all_names(net: str) -> list[str]:
-    return [name for degree in _DEGREES for name in _names(net, degree)]
-
-
-def _edited(nets: Mapping[str, Mapping[str, object]], epoch: int, **settings: object) -> dict[str, Any]:
-    """What a scale changes: settings of both cases of each of its nets, and the epoch of the edit."""
-    return {
-        "cases": {name: {**own, **settings} for net, own in nets.items() for name in _all_names(net)},
-        "actions": {_names(net, degree)[1]: (f"edit {epoch} velpic",) for net in nets for degree in _DEGREES},
-        "only": tuple(name for net in nets for name in _all_names(net)),
-    }
+def _edited(
+    nets: Mapping[str, Mapping[str, object]], degrees: Sequence[float], epoch: int, **settings: object
+) -> dict[str, Any]:
+    """What a scale changes: settings of both cases of each of its nets and degrees, and the epoch of the edit."""
+    pairs = {net: [_names(net, degree) for degree in degrees] for net in nets}
+    cases = {name: {**nets[net], **settings} for net, own in pairs.items() for pair in own for name in pair}
+    edits = {edited: (f"edit {epoch} velpic",) for own in pairs.values() for _, edited in own}
+    return {"cases": cases, "actions": edits, "only": tuple(cases)}
 
 
 intervention = Study(
@@ -172,17 +177,20 @@ intervention = Study(
     ),
     measure=f"{MEASURES}:intervention",
     changes={
-        "smoke": ScaleChange(**_edited({"MLP-MNIST": SMOKE["MLP-MNIST"]}, 2, epochs=4), minutes=0.1),
+        "smoke": ScaleChange(
+            **_edited({"MLP-MNIST": SMOKE["MLP-MNIST"]}, _DEGREES, 2, epochs=4), minutes=0.1
+        ),
         "laptop": ScaleChange(
             **_edited(
                 {net: LAPTOP[net] for net in ("MLP-MNIST", "CNN-FashionMNIST")},
+                JUDGED,
                 24,
                 epochs=60,
                 stop_at=None,
                 checkpoints="0,4,12,24,25,30,40,60",
             ),
             because=f"{MEMORISED_FAST}; 60 epochs whatever was fitted, edited at 24 as the paper at 40 of 100",
-            minutes=15,
+            minutes=5,
         ),
     },
     claims=(

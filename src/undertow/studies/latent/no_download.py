@@ -37,7 +37,7 @@ no_download = Study(
         for degree in JUDGED
     ),
     measure=MEASURE,
-    options={"probes": ("masc", "velpic", "logistic"), "logistic_at": "5,20"},
+    options={"probes": ("masc", "velpic", "logistic"), "logistic_at": "10"},
     notes=("The claims are ours: the paper has neither set.",),
     changes={
         "smoke": ScaleChange(
@@ -46,7 +46,7 @@ no_download = Study(
             options=FEW_STEPS,
             minutes=0.2,
         ),
-        "laptop": ScaleChange(because="nothing is changed: there is no larger setting of it", minutes=12),
+        "laptop": ScaleChange(because="nothing is changed: there is no larger setting of it", minutes=2),
     },
     claims=(
         Claim(

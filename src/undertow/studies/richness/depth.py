@@ -215,7 +215,7 @@ layers = Study(
             only=(_RESNET, _WITH, _WITHOUT),
             options={"map_side": 8},
             because=f"{NARROW}; {NARROW_VGG}; {PLAIN_VGG}; {_POOLED}",
-            minutes=2,
+            minutes=1,
         ),
     },
     notes=(

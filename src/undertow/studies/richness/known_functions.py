@@ -275,7 +275,7 @@ nystrom = Study(
     options={"samples": 10_000, "features": 1_000, "draws": 3},
     changes={
         "smoke": ScaleChange(options={"samples": 1000, "features": 100, "draws": 2}, minutes=0.1),
-        "laptop": ScaleChange(because="nothing is changed: this is the paper's setting", minutes=1),
+        "laptop": ScaleChange(because="nothing is changed: this is the paper's setting", minutes=0.5),
     },
     notes=(
         "The paper does not print its exponents; its bound of .25 on the span's error is met from about .5 on. "

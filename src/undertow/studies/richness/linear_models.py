@@ -119,7 +119,7 @@ learnability = Study(
         "smoke": ScaleChange(
             options={"features": 200, "samples": "50", "draws": 100}, minutes=0.1
         ),
-        "laptop": ScaleChange(because=_NOTHING_TRAINED, minutes=1.5),
+        "laptop": ScaleChange(because=_NOTHING_TRAINED, minutes=0.1),
     },
     notes=("The paper states the theory and refers to others for its test; here it is tested on Gaussian features.",),
 )  # fmt: skip

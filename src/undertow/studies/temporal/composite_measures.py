@@ -40,6 +40,7 @@ def column(
     first: int,
     last: int,
     near: int,
+    every: int = 1,
     samples: int = 10_000,
     splits: tuple[str, ...] = ("train", "test"),
 ) -> Rows:
@@ -53,10 +54,12 @@ def column(
         first: the earliest checkpoint of the shallow part.
         last: the latest one.
         near: the other end of the window of point-wise consistency, memory levels and densities.
+        every: only shallow parts so many epochs apart, counted from `last`.
         samples: at most so many of each split.
         splits: of the run's own data.
     """
-    data, times = run.data(), [at for at in run.epochs if first <= at <= last]
+    times = [at for at in run.epochs if first <= at <= last and (last - at) % every == 0]
+    data = run.data()
     rows: Rows = []
     for split in splits:
         found = composite_matrix(

@@ -96,7 +96,7 @@ memory = Study(
     changes=small_scales(
         smoke={"deep": 6, "first": 3, "last": 6, "near": 4, "samples": 100},
         laptop={"deep": 60, "first": 30, "last": 60, "near": 40, "samples": 500},
-        minutes=12,
+        minutes=5,
         names=NAMES,
     ),
     claims=(
@@ -136,8 +136,8 @@ transfer = replace(
     options={"deep": 300, "first": 300, "last": 500, "near": 500, "samples": 10_000},
     changes=small_scales(
         smoke={"deep": 3, "first": 3, "last": 6, "near": 6, "samples": 100},
-        laptop={"deep": 60, "first": 60, "last": 100, "near": 100, "samples": 500},
-        minutes=12,
+        laptop={"deep": 60, "first": 60, "last": 100, "near": 100, "every": 2, "samples": 500},
+        minutes=2,
         names=NAMES,
     ),
     claims=(
@@ -220,8 +220,8 @@ forgetting = replace(
     options={"deep": 1000, "first": 300, "last": 1000, "near": 300, "samples": 10_000},
     changes=small_scales(
         smoke={"deep": 6, "first": 3, "last": 6, "near": 3, "samples": 100},
-        laptop={"deep": 100, "first": 30, "last": 100, "near": 30, "samples": 500},
-        minutes=12,
+        laptop={"deep": 100, "first": 30, "last": 100, "near": 30, "every": 2, "samples": 500},
+        minutes=3,
         names=NAMES,
         train={"checkpoints": "every:1"},
     ),
@@ -273,8 +273,8 @@ window = Study(
     options={"checkpoints": "every:5", "samples": 10_000, "threshold": 0.8},
     changes=small_scales(
         smoke={"checkpoints": "every:1", "samples": 60},
-        laptop={"checkpoints": "every:4", "samples": 300},
-        minutes=5,
+        laptop={"checkpoints": "every:5", "samples": 300},
+        minutes=2,
     ),
     claims=(
         Claim(

@@ -92,7 +92,7 @@ step_equation = Study(
     changes=small_scales(
         smoke={"checkpoints": "2,6", "batches": 8, "inputs": 2},
         laptop={"checkpoints": "5,10,20,30,60", "batches": 24, "inputs": 4},
-        minutes=4,
+        minutes=1.5,
     ),
     claims=(
         Claim(
@@ -182,7 +182,7 @@ balance = Study(
     changes=small_scales(
         smoke={"checkpoints": "1,3,5", "samples": 40},
         laptop={"checkpoints": "1,5,10,20,30,40,59", "samples": 150},
-        minutes=3,
+        minutes=1,
     ),
     claims=(
         Claim(
@@ -271,7 +271,7 @@ linearised = Study(
     changes=small_scales(
         smoke={"samples": 40, "steps": 20, "kept": 4},
         laptop={"samples": 60, "steps": 150, "kept": 10},
-        minutes=4,
+        minutes=2,
     ),
     claims=(
         Claim("-log softmax is convex", _convex, place="lemma 1"),
@@ -333,7 +333,7 @@ anisotropy = Study(
     changes=small_scales(
         smoke={"checkpoints": "every:1", "batches": 12, "inputs": 2, "samples": 60, "back": 1},
         laptop={"checkpoints": "2,4,6,8,10,15,20,25,30,40,50,60", "batches": 32, "inputs": 3, "samples": 300},
-        minutes=6,
+        minutes=2.5,
     ),
     claims=(
         Claim(

@@ -108,7 +108,9 @@ drift = Study(
     measure=f"{SPACE}:drift",
     options={"first": 150, "last": 300, "every": 5, "samples": 200},
     changes=small_scales(
-        smoke={"first": 3, "last": 6, "every": 1, "samples": 20}, laptop={"first": 30, "last": 60}, minutes=3
+        smoke={"first": 3, "last": 6, "every": 1, "samples": 20},
+        laptop={"first": 30, "last": 60},
+        minutes=0.3,
     ),
     published=(
         Published(
@@ -210,7 +212,7 @@ induction = Study(
     changes=small_scales(
         smoke={"samples": 60},
         laptop={"samples": 300},
-        minutes=3,
+        minutes=0.7,
         cases=(
             {
                 _PLANE: {

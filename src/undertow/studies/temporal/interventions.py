@@ -102,7 +102,7 @@ reinitialise = Study(
             cases=_trained(LAPTOP[RESNET_CASE], 40, (20, 30)),
             actions=_kept(40),
             options={"samples": 300},
-            minutes=5,
+            minutes=3,
             because="a small ResNet on 300 pictures, 40 epochs and 40 more; mCE on 300 pictures",
         ),
     },
@@ -204,7 +204,7 @@ freeze = Study(
         "laptop": ScaleChange(
             cases={name: {**LAPTOP[RESNET_CASE], "epochs": 60, "checkpoints": "every:30"} for name in _NAMES},
             actions=_freezing(30),
-            minutes=4,
+            minutes=2,
             because="a small ResNet on 300 pictures for 60 epochs, frozen at 30",
         ),
     },

@@ -181,8 +181,8 @@ label_noise = Study(
     },
     changes=small_scales(
         smoke={"deep": 6, "first": 4, "samples": 60, "corrupted": 40, "corruptions": (_BLUR, "brightness")},
-        laptop={"deep": 60, "first": 40, "every": 5, "corrupted": 500},
-        minutes=14,
+        laptop={"deep": 60, "first": 40, "every": 10, "corrupted": 500},
+        minutes=5,
         cases=(_for_pairs(SMOKE), _for_pairs(LAPTOP)),
         names=_NAMES,
     ),
@@ -272,7 +272,7 @@ sgd_noise = Study(
     changes=small_scales(
         smoke={"checkpoints": "2,4", "batches": 16, "inputs": 2},
         laptop={"checkpoints": "10,20,30", "batches": 64, "inputs": 4},
-        minutes=6,
+        minutes=2,
     ),
     published=tuple(
         Published(case, "rejected", 1.0, 0.05, "appendix E: p typically < .001")

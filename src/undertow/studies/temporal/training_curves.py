@@ -67,7 +67,7 @@ training_curves = Study(
     source="paper 000, table 2, figure 19",
     cases=ALL,
     measure=f"{MEASURES}:curves",
-    changes=small_scales(smoke={}, laptop={}, minutes=1, names=tuple(NETWORKS)),
+    changes=small_scales(smoke={}, laptop={}, minutes=0.1, names=tuple(NETWORKS)),
     published=tuple(
         Published(
             case, "setting", value, 0.0, "table 2", {"layer": name}, ("paper",), "a setting of the scale"
