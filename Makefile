@@ -1,5 +1,5 @@
 # Two commands are all a newcomer needs: make demo, make test.
-# PYTHON=python3.12 chooses the interpreter; PIPFLAGS is handed to pip.
+# PYTHON=python3.11 chooses the interpreter; PIPFLAGS is handed to pip.
 
 PYTHON ?= python3
 VENV := .venv
@@ -53,7 +53,7 @@ clean:
 
 # A set-up that fails half way leaves no stamp, so the next call begins again.
 $(VENV)/.ready: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else "undertow needs Python 3.11 to 3.13, this is %d.%d: make demo PYTHON=python3.12" % v)'
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else "undertow needs Python 3.11 (tested) to 3.13 (not tested), this is %d.%d: make demo PYTHON=python3.11" % v)'
 	@echo "Setting up $(VENV) (a few minutes the first time) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) -e .

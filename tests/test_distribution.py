@@ -109,8 +109,8 @@ def test_every_extra_has_something_behind_it():
             assert imports.get(name, name.split("[")[0]) in used, f"{extra}: {name}"
 
 
-def test_pythons_are_those_that_are_allowed():
-    """Fails if a classifier promises what requires-python refuses, or the other way round."""
+def test_pythons_are_those_that_were_tried():
+    """CI has 3.11 alone: a newer one may be installed with, but is promised by no classifier."""
     named = {text.rpartition(" ")[2] for text in PROJECT["classifiers"] if "Python :: 3." in text}
-    assert named == {"3.11", "3.12", "3.13"}
+    assert named == {"3.11"}
     assert PROJECT["requires-python"] == ">=3.11,<3.14"

@@ -37,6 +37,8 @@ def show_size(size: float) -> str:
 
 def show_time(seconds: float) -> str:
     """A time for people: 4 s, 3 min, 2.5 h."""
+    if seconds < 0.1:
+        return "0.1 s"  # nothing takes no time at all
     if seconds < 99.5:
         return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5970 else f"{seconds / 3600:.1f} h"

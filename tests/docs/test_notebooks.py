@@ -45,7 +45,6 @@ def test_its_page_says_the_same(path: Path):
     assert page == runpy.run_path(str(ROOT / "docs" / "notebooks.py"))["page_of"](path)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs_and_finds_the_wrong_labels(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

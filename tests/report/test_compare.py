@@ -6,6 +6,8 @@ import pytest
 
 import undertow as ut
 from undertow.errors import BadData, BadValue
+from undertow.report.page import page_text
+from undertow.report.saved import read_saved
 from undertow.shares import difference, wilson
 
 
@@ -26,8 +28,19 @@ def test_differences_have_intervals_and_a_winner(make_audit, tmp_path):
     assert ut.compare([second, first]).differences[0].better == "b"
     assert "test accuracy: b +26 points" in str(found)
     assert len(found.table) == 4
-    assert found.to_html(tmp_path / "x.html").exists()
+    page = found.to_html(tmp_path / "x.html").read_text()
+    for own in found.differences:  # the page says what the screen says
+        assert own.size in page
+        assert own.told in page
     assert "<li>" in found._repr_html_()
+    assert "<h1>a, b, c</h1>" in page
+    assert "<h1>b is better than a: 26.0 points of test accuracy.</h1>" in _page(first, second)
+    assert "<h1>b is better than a: 26.0 points of test accuracy.</h1>" in _page(second, first)
+    assert "<h1>a, c</h1>" in _page(first, close)
+
+
+def _page(*folders) -> str:
+    return page_text([read_saved(folder) for folder in folders])
 
 
 def test_what_cannot_be_compared_is_said(make_audit, tmp_path):

@@ -12,7 +12,7 @@ from undertow.cli.flags import FLAGS, BadUsage
 from undertow.cli.given_run import Theirs, load_given, open_given
 from undertow.cli.label_outputs import Outputs
 from undertow.cli.progress import ProgressBar
-from undertow.cli.screen import console, counted, percent, print_json, table, thousands
+from undertow.cli.screen import belief, console, counted, print_json, table, thousands
 from undertow.errors import NotThere
 from undertow.labels.exports import NOTHING, Exports, named_table
 from undertow.labels.given_files import GivenFiles, Shown, read_label_file
@@ -290,7 +290,7 @@ def _list(screen: Console, found: LabelErrors, top: int, shown: Shown) -> None:
     texts = ["text"] * (shown.texts is not None)
     rows = [
         [
-            row["sample"], *(found.class_name(row[name]) for name in named), *(percent(row[name]) for name in shares),
+            row["sample"], *(found.class_name(row[name]) for name in named), *(belief(row[name]) for name in shares),
             *(_short(row[name]) for name in texts),
         ]
         for row in named_table(found, shown, found.suspects(top)).to_dict("records")

@@ -17,6 +17,10 @@ WIDE = 200
 """Columns of a pipe or a file, where nothing needs to wrap."""
 
 
+CERTAIN = 0.9995
+"""From here on a probability would be rounded to 100 %."""
+
+
 class Screen(Console):
     """A console that no name can crash or steer: control characters are spelt out, stray brackets are brackets."""
 
@@ -69,6 +73,11 @@ def table(
 def percent(share: float | None, digits: int = 1) -> str:
     """A share as a percentage; a dash where there is none."""
     return "–" if share is None or share != share else f"{100 * share:.{digits}f} %"
+
+
+def belief(share: float) -> str:
+    """A probability as a percentage; what nearly holds is not said to be certain."""
+    return "> 99.9 %" if share >= CERTAIN else percent(share)
 
 
 def counted(number: int, what: str) -> str:

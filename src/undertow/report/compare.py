@@ -72,7 +72,7 @@ class Difference:
     @property
     def told(self) -> str:
         """Who is better."""
-        return self.better if self.better in ("neither", "cannot tell") else f"{self.better} is better"
+        return self.better if self.better == "cannot tell" else f"{self.better} is better"
 
     def __str__(self) -> str:
         return f"{self.what}: {self.run} {self.size}: {self.told}"
@@ -128,6 +128,16 @@ def compare(runs: Sequence[Any]) -> Comparison:
 def differences(saved: Sequence[Saved]) -> list[Difference]:
     """What runs differ in from the first of them, as far as they were audited."""
     return [own for other in saved[1:] for own in _differences(saved[0], other)]
+
+
+def headline(saved: Sequence[Saved]) -> str:
+    """Which of two runs answers better, where that is clear; their names otherwise."""
+    first = next(iter(differences(saved)), None)
+    names = [one.name for one in saved]
+    if len(saved) != 2 or first is None or first.measure != "accuracy" or first.better not in names:
+        return ", ".join(names)
+    other = names[1 - names.index(first.better)]
+    return f"{first.better} is better than {other}: {100 * abs(first.gap):.1f} points of test accuracy."
 
 
 def _folder(one: Any) -> Path:

@@ -20,7 +20,7 @@ import numpy as np
 from undertow.report import views
 from undertow.report.saved import Saved
 from undertow.report.tables import Curve, plain
-from undertow.words import probe_name
+from undertow.words import layer_name, probe_name
 
 WIDE = 90
 """Letters in a line of a command."""
@@ -88,7 +88,7 @@ def _latent(saved: Saved) -> Tile | None:
     best = max(views.best_layers(saved), key=lambda curve: float(curve.mean[-1]), default=None)
     if best is None:
         return None
-    who = f"{probe_name(best.tags.get('probe', ''))} at {best.tags.get('layer', '')}"
+    who = f"{probe_name(best.tags.get('probe', ''))} at {layer_name(best.tags.get('layer', ''))}"
     return Tile("Best layer knows", percent(float(best.mean[-1])), who + _range(_sure(saved, best), percent))
 
 
@@ -109,7 +109,7 @@ def _repair(saved: Saved) -> Tile | None:
         return None
     # Another base than the whole test split's: the best layer was chosen on the other half of the samples.
     where = f"on {best['count']:,} test samples{_share_of_test(saved, best['count'])}"
-    detail = f"from {percent(best['before'])} {where}: {best['name']} at {best['layer']}"
+    detail = f"from {percent(best['before'])} {where}: {best['name']} at {layer_name(best['layer'])}"
     return Tile("After repair", percent(best["after"]), detail)
 
 

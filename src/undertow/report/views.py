@@ -16,7 +16,7 @@ import numpy as np
 
 from undertow.report.saved import INPUT, Frame, Saved
 from undertow.report.tables import Curve, curves, prefer
-from undertow.words import probe_name
+from undertow.words import layer_name, probe_name
 
 
 def model_curve(
@@ -78,7 +78,7 @@ def overview(saved: Saved) -> list[Curve]:
     named = [replace(curve, tags={"role": role, "name": name}) for role, name, curve in known if curve]
     for curve in best_layers(saved):
         probe, layer = curve.tags.get("probe", ""), curve.tags.get("layer", "")
-        name = f"{probe_name(probe)} at {layer}, test"
+        name = f"{probe_name(probe)} at {layer_name(layer)}, test"
         named.append(replace(curve, tags={"role": "probe", "name": name, "probe": probe, "layer": layer}))
     return named
 

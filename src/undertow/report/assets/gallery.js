@@ -1,6 +1,6 @@
 // Suspected labels as pictures: the belief that decides their order, the proposal, and the truth where it is known.
 const FIRST = 24; // pictures before one asks for all
-const belief = (value) => (!known(value) ? "–" : value > 1 ? number(value) : value > 0.9995 ? ">\u00a099.9\u00a0%" : percent(value));
+const belief = (value) => (!known(value) ? "–" : value > 1 ? number(value) : value >= 0.9995 ? ">\u00a099.9\u00a0%" : percent(value));
 function truthMark(own) {
   if (own.true === null || own.true === undefined) return null;
   const right = own.true === own.proposed;

@@ -1,0 +1,69 @@
+"""A plain loop's own names: endings of one's own, {"model": ..., "epoch": ...}, a model in a file beside."""
+
+from __future__ import annotations
+
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+import undertow as ut
+from undertow.cli import main
+
+from . import worlds
+
+x, given, true, x2, y2 = worlds.digits(0.4)
+
+
+@pytest.fixture
+def odd(plain, tmp_path):
+    """The plain run, as somebody else would have called its files."""
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    for path in sorted(plain.iterdir()):
+        held = torch.load(path, weights_only=True)
+        weights = held.get("model", held)
+        number = "".join(letter for letter in path.stem if letter.isdigit())
+        torch.save({"model": weights, "epoch": int(number)}, folder / f"mlp-run7-{number}.chk")
+    np.savez(folder / "samples.npz", x=x, y=given)
+    (folder / "notes.chk").write_text("learning rate 0.1")
+    return folder
+
+
+def test_what_torch_saved_is_opened_by_any_name(plain, odd):
+    """Fails if endings alone say what a checkpoint is: these were "no checkpoints"."""
+    known, found = (ut.open_run(folder, model=worlds.plain_net) for folder in (plain, odd))
+    assert found.epochs == known.epochs
+    for at in (found.epochs[0], found.epochs[-1]):
+        for name, value in known.model(at).state_dict().items():
+            assert torch.equal(found.model(at).state_dict()[name], value)
+
+
+def test_a_folder_without_any_says_what_it_holds(tmp_path, capsys):
+    with zipfile.ZipFile(tmp_path / "epoch-1.zip", "w") as archive:
+        archive.writestr("data.txt", "no checkpoint")
+    assert main(["audit", str(tmp_path)]) == 1
+    assert "but 1 other files, such as epoch-1.zip" in capsys.readouterr().err
+
+
+def test_the_model_may_stand_in_a_file(odd, tmp_path, capsys, monkeypatch):
+    """file.py:function, as people type it; later commands know it, in other folders too."""
+    home = tmp_path / "mine"
+    home.mkdir()
+    (home / "odd_net.py").write_text(
+        "from torch import nn\n\n\ndef build():\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    data = ["--data", str(odd / "samples.npz")]
+    assert main(["audit", str(odd), "--model", "mine/other.py:build", *data]) == 2
+    assert "there is no file mine/other.py" in capsys.readouterr().err
+    assert main(["audit", str(odd), "--model", "mine/odd_net.py:bild", *data]) == 2
+    assert "build" in capsys.readouterr().err
+    lens = ["--lenses", "richness", "--no-report"]
+    assert main(["audit", str(odd), "--model", "mine/odd_net.py:build", *data, *lens]) == 0
+    monkeypatch.chdir(home)
+    capsys.readouterr()
+    assert main(["layers", str(odd)]) == 0
+    assert "Linear" in capsys.readouterr().out
