@@ -17,6 +17,7 @@ from undertow.data import to_inputs
 from undertow.errors import BadData, BadValue, NotThere, UnknownName
 from undertow.rows import COLUMNS
 from undertow.session.checkpoints import thinned
+from undertow.sizes import parse_size
 from undertow.temporal import consistency_matrix
 from undertow.temporal.matrix import Composer
 from undertow.training.seal_again import seal_again
@@ -326,6 +327,9 @@ def test_progress_adds_up_to_the_whole(own):
     assert {label.partition(",")[0] for label, _ in progress.seen} == {"passes", "composites"}
     assert progress.words.startswith("This takes about ")
     assert "of memory for features: " in progress.words
+    planned = parse_size(progress.words.partition(" of disk")[0].rpartition(", ")[2])
+    kept = sum(path.stat().st_size for path in (own.path / "cache").iterdir())
+    assert kept / 4 < planned < 4 * kept
     assert progress.closed
 
 

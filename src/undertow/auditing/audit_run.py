@@ -308,7 +308,7 @@ class Auditor:
             cuts = self._or_note(COMPOSITES, lambda: len(self.cuts), 0)
             # A new checkpoint makes composites with all others, in both orders.
             pairs = cuts * (matrix**2 - max(0, matrix - len(new)) ** 2)
-        return estimate(session, self.config, self.layers, Work(len(new), pairs))
+        return estimate(session, self.config, self.layers, gauges, Work(len(new), pairs))
 
     def _plan(self, gauges: Sequence[Gauge[Any]]) -> None:
         session = self.session

@@ -139,6 +139,10 @@ class FeatureDriftGauge(Gauge[FeatureDriftAt]):
         """The last checkpoint is compared with."""
         return (session.mark(session.example),)
 
+    def disk(self, session: Session) -> int:
+        """Where the followed samples are."""
+        return 4 * FOLLOWED * min(WIDE, session.widths([self.layer])[self.layer])
+
     def measure(self, sight: Sight, kept: FeatureDriftAt | None) -> FeatureDriftAt:
         """Of the followed samples."""
         session, rows = sight.session, self._rows(sight)

@@ -1,8 +1,8 @@
 """How long an audit will take and how much memory, from a timed small batch.
 
-    found = estimate(session, config, layers, Work(passes=8, pairs=128))
-    found.seconds, found.memory                    # rough: the machine may be busier later
-    print(found)                                   # about 40 s and 130 MB of memory for features: passes 24 s, ...
+    found = estimate(session, config, layers, gauges, Work(passes=8, pairs=128))
+    found.seconds, found.memory, found.disk        # rough: the machine may be busier later
+    print(found)            # about 40 s, 4.2 MB of disk and 130 MB of memory for features: passes 24 s, ...
 
 One batch goes through the model, and the probes are fitted once at each layer on its features; the rest is counting:
 passes, fits, pairs of checkpoints. Fits grow with the samples, which overstates some of them and understates others.
@@ -11,19 +11,26 @@ passes, fits, pairs of checkpoints. Fits grow with the samples, which overstates
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from undertow.auditing.settings import AuditConfig
-from undertow.latent.probe_plan import seconds_to_fit, timed
+from undertow.errors import UndertowError
+from undertow.latent.probe_plan import layer_memory, seconds_to_fit, timed
+from undertow.latent.probes_gauge import ProbesGauge
 from undertow.richness.alignment import d_lr
+from undertow.session.gauge import Gauge
 from undertow.session.samples import TEST
 from undertow.session.session import Session, count_of
 from undertow.sizes import parse_size, show_size, show_time
 
 BATCH = 256
+ANSWER = 2
+"""Bytes of a composite's answer to a sample."""
 DEEP = 0.5
 """The part of a forward pass that runs behind a cut, on average."""
 DECOMPOSITIONS = 4
@@ -40,10 +47,14 @@ class Work:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds by stage, and the most bytes held at once for features; model and samples come on top."""
+    """Seconds by stage, bytes of disk, and the most bytes held at once for features.
+
+    Python with its libraries, the model and the samples come on top.
+    """
 
     stages: Mapping[str, float]
     memory: int
+    disk: int = 0
 
     @property
     def seconds(self) -> float:
@@ -59,10 +70,13 @@ class Estimate:
             return "nothing new to compute"
         parts = [f"{name} {show_time(each)}" for name, each in self.stages.items() if each >= 0.05]
         listed = f": {', '.join(parts)}" if parts else ""
-        return f"about {show_time(self.seconds)} and {show_size(self.memory)} of memory for features{listed}"
+        room = f"{show_size(self.disk)} of disk and {show_size(self.memory)} of memory for features"
+        return f"about {show_time(self.seconds)}, {room}{listed}"
 
 
-def estimate(session: Session, config: AuditConfig, layers: Sequence[str], work: Work) -> Estimate:
+def estimate(
+    session: Session, config: AuditConfig, layers: Sequence[str], gauges: Sequence[Gauge[Any]], work: Work
+) -> Estimate:
     """What the work will take, by one batch through the model of the last sound checkpoint."""
     if not work.passes and not work.pairs:
         return Estimate({}, 0)
@@ -91,7 +105,24 @@ def estimate(session: Session, config: AuditConfig, layers: Sequence[str], work:
         "passes": work.passes * (load + each * (train + test) + DECOMPOSITIONS * richness + probing),
         "composites": work.pairs * each * matrix * DEEP + bool(work.pairs) * work.passes * load,
     }
-    return Estimate(stages, _memory(session, config, features, outputs, work.pairs * matrix * 2))
+    pairs = work.pairs * matrix * ANSWER
+    return Estimate(
+        stages, _memory(session, config, features, outputs, pairs), pairs + _disk(session, gauges)
+    )
+
+
+def _disk(session: Session, gauges: Sequence[Gauge[Any]]) -> int:
+    """What is kept of all checkpoints, and the widest layer that lies in files while it is probed."""
+    kept = sum(
+        one.disk(session) * (sum(map(one.wanted_at, session.checkpoints)) if one.depends_on_weights else 1)
+        for one in gauges
+    )
+    stored = 0
+    for one in gauges:
+        if isinstance(one, ProbesGauge):
+            with suppress(UndertowError):  # what has no room is told where it is wanted
+                stored = max(stored, layer_memory(session, one).stored)
+    return kept + stored
 
 
 def _memory(

@@ -60,6 +60,10 @@ class VotesGauge(Gauge[ViewVotes]):
         """At a few checkpoints."""
         return at in self._numbers
 
+    def disk(self, session: Session) -> int:
+        """Two votes on each class of each sample."""
+        return 2 * 4 * len(session.samples.split(TRAIN)) * len(session.samples.classes)
+
     def measure(self, sight: Sight, kept: ViewVotes | None) -> ViewVotes:
         """Out of fold."""
         rows = sight.features(TRAIN, self.layer) if sight.holds(self.needs()) else self._pooled(sight)
@@ -97,6 +101,10 @@ class TrainOutputsGauge(Gauge[TrainOutputsAt]):
     def wanted_at(self, at: int) -> bool:
         """At a few checkpoints."""
         return at in self._numbers
+
+    def disk(self, session: Session) -> int:
+        """A number for each class of each sample."""
+        return 4 * len(session.samples.split(TRAIN)) * session.outputs
 
     def measure(self, sight: Sight, kept: TrainOutputsAt | None) -> TrainOutputsAt:
         """As they come."""

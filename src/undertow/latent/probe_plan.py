@@ -53,7 +53,7 @@ class ProbePlan:
         """
         whole = len(numbers) * sum(one.cells for one in gauges)
         known = sum(_known(session, one, at) for at in numbers for one in gauges)
-        needs = {one.layer: _memory(session, one) for one in gauges}
+        needs = {one.layer: layer_memory(session, one) for one in gauges}
         left = 1 - known / max(whole, 1)
         spent = left * len(numbers) * _seconds(session, gauges) if left else 0.0
         held = pack(
@@ -105,7 +105,7 @@ def _known(session: Session, gauge: ProbesGauge, at: int) -> int:
     return 0 if found is None else sum(bool(cell.judged) for cell in gauge.asked(found).cells)
 
 
-def _memory(session: Session, gauge: ProbesGauge) -> MemoryEstimate:
+def layer_memory(session: Session, gauge: ProbesGauge) -> MemoryEstimate:
     """Of one layer; without work where its features are held."""
     samples, width = session.samples, session.widths([gauge.layer])[gauge.layer]
     budget, train = parse_size(session.config.memory), samples.split(TRAIN)

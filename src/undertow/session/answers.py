@@ -104,6 +104,10 @@ class AnswersGauge(Gauge[AnswersAt]):
         """Answers to both splits, as far as there are any."""
         return dict.fromkeys(self._splits, ())
 
+    def disk(self, session: Session) -> int:
+        """A number for each sample."""
+        return 4 * sum(len(session.samples.split(name)) for name in self._splits)
+
     def begin(self, sight: Sight) -> Round:
         """Hits and losses add up."""
         return Round(

@@ -34,6 +34,10 @@ Needs = Mapping[str, Sequence[str]]
 """Split -> layers; a split with no layers gives the model's answers only."""
 
 
+SMALL = 2000
+"""Bytes of a value that holds no arrays of samples."""
+
+
 class Gauge(ABC, Generic[T]):
     """One thing to measure at a checkpoint."""
 
@@ -60,6 +64,10 @@ class Gauge(ABC, Generic[T]):
     def complete(self, kept: T) -> bool:
         """Whether a kept value holds all that is asked for."""
         return True
+
+    def disk(self, session: Session) -> int:
+        """About how many bytes its value at a checkpoint takes in the cache; most are small."""
+        return SMALL
 
     def begin(self, sight: Sight) -> Round | None:
         """The first round, for samples that stream by; None where the value does not add up (see adding.py)."""

@@ -44,7 +44,7 @@ class SessionConfig:
     tokens: TokenRule = "mean"
     """Token outputs: mean, first, last or flatten."""
     memory: str = "2GB"
-    """How much memory features and their products may take."""
+    """How much memory features and their products may take, beside Python with its libraries, model and samples."""
     batch_size: int = 512
     """Samples per forward pass."""
     seed: int = 0
