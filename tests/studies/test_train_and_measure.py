@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from undertow.errors import BadValue
 from undertow.studies.train_and_measure import run_name, train_and_measure, trained
 from undertow.training.config import TrainConfig
+from undertow.training.facts import RunFacts
 from undertow.training.run import open_run
 from undertow.training.seal_again import seal_again
 
@@ -41,6 +43,23 @@ def test_the_same_training_is_done_once(tmp_path):
     before = run.checkpoint(-1).path.stat().st_mtime_ns
     assert trained(CONFIG, [], tmp_path).facts.finished == made
     assert run.checkpoint(-1).path.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    "left", [["checkpoints/.undertow-0123.part"], []], ids=["part of the first", "nothing"]
+)
+def test_a_kill_before_the_first_checkpoint_is_taken_up_too(tmp_path, left):
+    """Fails where the run is opened to see whether it is finished: its task would fail for ever."""
+    whole = trained(CONFIG, [], tmp_path / "whole")
+    cut = trained(CONFIG, [], tmp_path / "cut").path
+    facts = replace(RunFacts.read(cut), finished=None, ended="")
+    shutil.rmtree(cut)
+    facts.write(cut)
+    for name in left:
+        (cut / name).mkdir(parents=True)
+    again = trained(CONFIG, [], tmp_path / "cut")
+    for name, tensor in whole.weights(2).items():
+        assert torch.equal(tensor, again.weights(2)[name])
 
 
 def test_what_a_kill_left_is_taken_up_to_the_same_bits(tmp_path):

@@ -30,6 +30,7 @@ from undertow.errors import BadValue
 from undertow.studies.findings import row
 from undertow.studies.task import Rows
 from undertow.training.config import TrainConfig
+from undertow.training.facts import RunFacts
 from undertow.training.interventions import EditAt, FreezeAt, Intervention, ReinitialiseAt
 from undertow.training.loop import train
 from undertow.training.prepare import prepare_data, prepare_model
@@ -69,7 +70,8 @@ def trained(config: TrainConfig, actions: Sequence[str], workspace: Path) -> Run
     folder = workspace / "runs" / run_name(config, actions)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
-        if is_run(folder) and open_run(folder).facts.finished:
+        # Its facts alone: a run that was killed before its first checkpoint cannot be opened yet, only trained on.
+        if is_run(folder) and RunFacts.read(folder).finished:
             return open_run(folder)
         return train(
             config, folder, interventions=[_action(text, config) for text in actions], resume=is_run(folder)
