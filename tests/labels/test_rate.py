@@ -155,6 +155,17 @@ def test_the_guess_lies_between_the_sure_rate_and_what_all_contradict():
     assert replace(FLAT, sure=(0.30, 0.28, 0.26), everyone=0.24).guess == pytest.approx(0.24)
 
 
+def test_labels_that_agree_better_than_voters_do_may_follow_a_rule():
+    """TREC's rules: voters differ on 9 % of the surer half, labels contradict 4 % of it, and half of all are wrong."""
+    ruled = replace(FLAT, sure=(0.03, 0.04, 0.06), doubt=0.09, honest=0.13, everyone=0.13, ruled_out=0.0)
+    assert ruled.by_rules == 1
+    assert rate_answer(ruled).high == pytest.approx(0.13 + 0.87 / 2 + error(0.13, 5000))
+    assert replace(ruled, sure=(0.3, 0.3, 0.3)).by_rules == 0  # labels contradict far more: that is noise
+    assert replace(ruled, doubt=0.03).by_rules == 0  # sure voters agree
+    assert replace(ruled, sure=(0.0, 0.0, 0.0), doubt=0.0).by_rules == 0
+    assert replace(ruled, doubt=None).by_rules == 0
+
+
 def test_no_wrong_label_in_few_samples_is_not_certainty():
     few = replace(FLAT, count=60, sure=(0.0, 0.0, 0.0), honest=0.0, everyone=0.0)
     answer = rate_answer(few)

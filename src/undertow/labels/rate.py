@@ -15,8 +15,8 @@ contradicts fewer labels than are wrong: what honest voters contradict is a boun
 near borders most of them are wrong, hide from it: a quarter of what is contradicted at most, less the steadier
 the share of wrong labels is from the surest samples to the less sure. Where it is steady, noise does not follow the
 input, and the overlap that voters show by differing is taken off (`HonestCounts.if_of_classes`). Where voters differ
-even on what they are surest of, labels may follow the input (rules, for example) so well that half of those that are
-agreed with are wrong.
+even on what they are surest of, the more so if they differ more often than labels contradict them, labels may follow
+the input (rules, for example) so well that half of those that are agreed with are wrong.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from torch import Tensor
 from undertow.labels.honest import (
     ALLOWANCE,
     LEAST_SKILL,
+    MOST_DOUBT,
     SURE_SHARES,
     HonestCounts,
     blindly_wrong,
@@ -126,6 +127,19 @@ class LabelEvidence:
         steady = _ramp(self.flat, FLAT, STEADY)
         blind = self.ruled_out / self.sure[0] if self.flat > 0 and self.sure[0] > 0 else 0.0
         return max(steady, _ramp(blind, *MOSTLY_BLIND) - _ramp(blind, *TOO_BLIND))
+
+    @property
+    def by_rules(self) -> float:
+        """How far labels look made by a rule, 0 to 1: sure voters differ, and more often than labels contradict them.
+
+        Labels of people or nature agree with a pool no better than its own voters do; those of a rule on the input can,
+        since one voter may follow the rule.
+        """
+        if self.doubt is None:
+            return 0.0
+        return _ramp(self.doubt, MOST_DOUBT / 2, MOST_DOUBT) * _ramp(
+            self.doubt, self.sure[1] / 2, self.sure[1]
+        )
 
     @property
     def matrix_trust(self) -> float:
@@ -263,12 +277,13 @@ def _hidden(seen: LabelEvidence) -> float:
     """Wrong labels that honest voters may follow."""
     assert seen.honest is not None
     rising = min(HIDDEN, max(0.0, 1 - seen.flat) / 2, 1 - seen.of_classes) * seen.honest
-    return seen.trust * rising + (1 - seen.trust) * (1 - seen.honest) / 2
+    untrusted = max(1 - seen.trust, seen.by_rules)
+    return (1 - untrusted) * rising + untrusted * (1 - seen.honest) / 2
 
 
 def _ramp(value: float, none: float, full: float) -> float:
     """0 up to `none`, 1 from `full` on, a line between."""
-    return min(1.0, max(0.0, (value - none) / (full - none)))
+    return min(1.0, max(0.0, (value - none) / (full - none))) if full > none else float(value > full)
 
 
 def _error(share: float, count: float) -> float:
