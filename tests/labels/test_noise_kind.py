@@ -6,10 +6,10 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
+from undertow.labels.honest import HonestCounts
 from undertow.labels.judge import judge_labels
 from undertow.labels.noise_kind import BLIND, LOOKED, NoiseKind, peakedness
 from undertow.labels.noise_model import even_matrix
-from undertow.labels.rate import HonestCounts
 from undertow.labels.views import View
 
 STEADY, RISING = (0.3, 0.3, 0.31), (0.05, 0.15, 0.25)

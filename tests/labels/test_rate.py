@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from undertow.labels.judge import judge_labels
-from undertow.labels.rate import (
+from undertow.labels.honest import (
     ALLOWANCE,
     LEAST_SKILL,
     MOST_DOUBT,
     NO_TRUST,
     HonestCounts,
-    LabelEvidence,
     blindly_wrong,
-    rate_answer,
+    differing,
 )
+from undertow.labels.judge import judge_labels
+from undertow.labels.rate import LabelEvidence, rate_answer
 from undertow.labels.views import Plan, View
 
 FLAT = LabelEvidence(
@@ -83,16 +83,18 @@ def test_one_voter_cannot_be_checked(blobs, flipped):
     assert "only one voter" in found.rate.reason
 
 
+def error(share: float, count: float) -> float:
+    """Half of Agresti and Coull's interval."""
+    middle = (share * count + 2) / (count + 4)
+    return 1.96 * (middle * (1 - middle) / (count + 4)) ** 0.5 + abs(middle - share)
+
+
 def test_bounds_of_even_noise_by_hand():
     answer = rate_answer(FLAT)
-
-    def error(share: float, count: float) -> float:
-        middle = (share * count + 2) / (count + 4)
-        return 1.96 * (middle * (1 - middle) / (count + 4)) ** 0.5 + abs(middle - share)
-
     assert answer.told
     assert answer.low == pytest.approx(0.2 - error(0.2, 1500) - 0.01 - ALLOWANCE)
     assert answer.high == pytest.approx(0.24 + error(0.24, 5000))
+    assert rate_answer(replace(FLAT, if_of_classes=0.21)).high == pytest.approx(0.21 + error(0.24, 5000))
     assert answer.low <= answer.value <= answer.high
     assert str(answer).startswith(f"{100 * answer.value:.1f} % of the labels are wrong (")
 
@@ -105,9 +107,12 @@ def test_a_rate_that_rises_with_doubt_is_followed_to_where_none_is_left():
     assert replace(FLAT, sure=(0.14, 0.12, 0.10)).sure_rate == pytest.approx(0.10)
     answer = rate_answer(rising)
     assert answer.low == 0
-    assert answer.high == pytest.approx(2 * 0.24, abs=0.02)  # as many may hide as are seen
-    assert not answer.told
+    assert answer.high == pytest.approx(1.25 * 0.24 + error(0.24, 5000))  # a quarter of what is seen may hide
+    assert not answer.told  # 31 points from none on: a value would be made up
     assert answer.value is None
+    steadier = rate_answer(replace(FLAT, sure=(0.16, 0.18, 0.20), if_of_classes=0.22, ruled_out=0.0))
+    half = 0.5 * 0.24 + 0.5 * 0.22  # .8 is half-way from what follows the input to noise of classes
+    assert steadier.high == pytest.approx(half + 0.1 * 0.24 + error(0.24, 5000))
 
 
 def test_trust_and_what_the_matrix_is_worth():
@@ -144,10 +149,21 @@ def test_the_guess_lies_between_the_sure_rate_and_what_all_contradict():
     assert guesses == sorted(guesses)
     assert guesses[-1] == pytest.approx(0.30)  # nothing resolved: all noise
     for guess, everyone in zip(guesses, (0.08, 0.15, 0.20, 0.30), strict=True):
-        assert 0.07 - 1e-9 <= guess <= max(0.08, everyone) + 1e-9
-    assert FLAT.guess == pytest.approx(0.2 + 0.4 * 0.02)
+        assert 0.07 - 1e-9 <= guess <= max(0.14, everyone) + 1e-9
+    assert FLAT.guess == pytest.approx(0.2 + 0.15 * 0.02)  # steady: what is beyond the sure rate is overlap
     # The surest few may be wrong more often by chance: never more are flagged than honest voters contradict.
     assert replace(FLAT, sure=(0.30, 0.28, 0.26), everyone=0.24).guess == pytest.approx(0.24)
+
+
+def test_labels_that_agree_better_than_voters_do_may_follow_a_rule():
+    """TREC's rules: voters differ on 9 % of the surer half, labels contradict 4 % of it, and half of all are wrong."""
+    ruled = replace(FLAT, sure=(0.03, 0.04, 0.06), doubt=0.09, honest=0.13, everyone=0.13, ruled_out=0.0)
+    assert ruled.by_rules == 1
+    assert rate_answer(ruled).high == pytest.approx(0.13 + 0.87 / 2 + error(0.13, 5000))
+    assert replace(ruled, sure=(0.3, 0.3, 0.3)).by_rules == 0  # labels contradict far more: that is noise
+    assert replace(ruled, doubt=0.03).by_rules == 0  # sure voters agree
+    assert replace(ruled, sure=(0.0, 0.0, 0.0), doubt=0.0).by_rules == 0
+    assert replace(ruled, doubt=None).by_rules == 0
 
 
 def test_no_wrong_label_in_few_samples_is_not_certainty():
@@ -176,6 +192,47 @@ def test_counts_of_honest_voters_by_hand():
     assert HonestCounts.of(pooled, plan, [other]).doubt is None
 
 
+def test_differing_voters_are_counted_by_pairs():
+    draws = torch.Generator().manual_seed(0)
+    choices = [torch.randint(0, 3, (50,), generator=draws, dtype=torch.int32) for _ in range(4)]
+    pairs = [(a, b) for a in range(4) for b in range(a)]
+    wanted = [sum(float(choices[a][i] != choices[b][i]) for a, b in pairs) / 6 for i in range(50)]
+    assert differing(choices, 3).tolist() == pytest.approx(wanted)
+
+
+def test_tenths_and_the_bound_of_class_noise_by_hand():
+    """An independent count in float64: ranks within named classes, and the formula of each voter with the pool."""
+    draws = torch.Generator().manual_seed(1)
+    true = torch.arange(600) % 3
+    labels = torch.where(torch.rand(600, generator=draws) < 0.3, (true + 1) % 3, true)
+    pooled = (torch.randn(600, 3, generator=draws) + 2 * torch.nn.functional.one_hot(true, 3)).double()
+    named = pooled.argmax(1)
+    other = torch.where(torch.rand(600, generator=draws) < 0.2, (named + 2) % 3, named)
+    found = HonestCounts.of(pooled.float(), Plan.of(labels, 3, 5, 0), [named.int(), other.int()])
+    top = pooled.float().double().topk(2, 1).values
+    margin = top[:, 0] - top[:, 1]
+    tenth, counts = [0] * 600, torch.zeros(3, 3).double()
+    for one in range(3):
+        mine = sorted((named == one).nonzero()[:, 0].tolist(), key=lambda i: -float(margin[i]))
+        for place, i in enumerate(mine):
+            tenth[i] = 10 * place // len(mine)
+            if place / len(mine) < 0.75:
+                counts[one, labels[i]] += 1
+    for at, (wrong, differ) in enumerate(found.tenths):
+        mine = [i for i in range(600) if tenth[i] == at]
+        assert wrong == pytest.approx(sum(bool(named[i] != labels[i]) for i in mine) / len(mine))
+        assert differ == pytest.approx(sum(bool(named[i] != other[i]) for i in mine) / len(mine))
+    rate = 1 - float(counts.trace() / counts.sum())
+    counts += 20 * torch.full((3, 3), rate / 2).double().fill_diagonal_(1 - rate)  # the matrix's even prior
+    wrongs = counts.fill_diagonal_(0)
+    into_one = float((wrongs.amax(1) / wrongs.sum(1)).mean())
+    first, second = (float((one != labels).double().mean()) for one in (named, other))
+    half = float((named != other).double().mean()) / 2
+    bound = ((first + second) / 2 - half) / (1 - half * (1 + into_one))
+    assert found.if_of_classes == pytest.approx(min(first, bound), abs=1e-6)
+    assert HonestCounts.of(pooled.float(), Plan.of(labels, 3, 5, 0), [named.int()]).tenths == ()
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.6])
 def test_labels_given_blindly_are_counted(rate, flipped):
     true = torch.arange(4000) % 8
@@ -188,14 +245,41 @@ def test_labels_given_blindly_are_counted(rate, flipped):
 
 
 def test_more_is_suspected_where_overlap_cannot_explain_what_the_surest_contradict():
-    """Rising with doubt: 3 % among the surest is overlap, 16 % is noise up to the surest seven tenths."""
-    overlap = replace(FLAT, sure=(0.03, 0.07, 0.13), honest=0.25, everyone=0.24)
-    assert overlap.guess == pytest.approx(0.4 * 0.24)  # the line through the sure shares ends at 0
-    borders = replace(FLAT, sure=(0.16, 0.24, 0.32), honest=0.41, everyone=0.41)
-    assert borders.guess == pytest.approx(0.32)
-    between = replace(FLAT, sure=(0.10, 0.15, 0.2), honest=0.41, everyone=0.3)
-    floor = between.sure_rate + 0.4 * (0.3 - between.sure_rate)
-    assert between.guess == pytest.approx(floor + 0.5 * (0.2 - floor))
+    """Rising with doubt: what the surest contradict beyond what voters differ there is the sign of noise."""
+
+    def seen(surest: float, differ: float, ruled_out: float) -> LabelEvidence:
+        return replace(
+            FLAT, sure=(surest, 0.24, 0.32), honest=0.41, everyone=0.4, tenths=((surest, differ),) * 10,
+            ruled_out=ruled_out,
+        )  # fmt: skip
+
+    clean = seen(0.1, 0.1, 0.1)
+    assert clean.sure_rate == 0
+    assert clean.guess == pytest.approx(0.15 * 0.4)
+    borders = seen(
+        0.11, 0.01, 0.41 * 0.2
+    )  # half of what is contradicted would be blind, were it not for looks
+    blind = (0.41 * 0.2 / 0.11 - 0.7) / 0.3
+    assert borders.of_classes == pytest.approx(blind)
+    assert borders.guess == pytest.approx(blind * 0.15 * 0.4 + (1 - blind) * 0.32)
+    looked = seen(0.11, 0.01, 0.0)  # no label looks blind: half of what the least sure add
+    assert looked.guess == pytest.approx((0.32 + 0.41) / 2)
+    between = seen(0.11, 0.06, 0.0)
+    assert between.guess == pytest.approx((looked.guess + 0.15 * 0.4) / 2)
+
+
+def test_blind_noise_is_noise_of_classes_unless_too_much_looks_blind():
+    rising = replace(FLAT, sure=(0.1, 0.15, 0.2))
+    found = [replace(rising, ruled_out=blind).of_classes for blind in (0.07, 0.085, 0.1, 0.13, 0.165, 0.2)]
+    assert found == pytest.approx([0, 0.5, 1, 1, 0.5, 0])
+
+
+def test_clean_classes_that_overlap_in_themselves_are_not_called_wrong(blobs):
+    """All good voters agree there, and are wrong together: fails if their agreement counts as knowledge."""
+    rows, true = blobs([300] * 6, apart=0.5)
+    answer = judge_labels(true, 6, [View(rows=rows)]).rate
+    assert answer.low == 0
+    assert not answer.told
 
 
 def test_the_guess_does_not_jump_where_trust_ends():

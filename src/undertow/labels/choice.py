@@ -8,11 +8,11 @@
     choose_checkpoint(run, test=(x2, y2))              # with samples it was not trained on, as noisy as the others
 
 Rule: with held-out samples, whose labels may be as noisy as those of training, the checkpoints within a standard
-error of the best one on them; without, all. Among these the one whose answers on the training samples agree best with
-what is believed to be the true labels (`label_errors`). While a network learns, agreement rises; when it memorises
-wrong labels it falls, since beliefs do not follow. Right labels that are memorised raise it too. That does no harm
-where beliefs are sure; where the rate of wrong labels cannot be told, only suspects count, on which memorising can
-only lose.
+error of the best one on them, counted on the samples on which the two differ; without, all. Among these the one whose
+answers on the training samples agree best with what is believed to be the true labels (`label_errors`). While a
+network learns, agreement rises; when it memorises wrong labels it falls, since beliefs do not follow. Right labels
+that are memorised raise it too. That does no harm where beliefs are sure; where the rate of wrong labels cannot be
+told, only suspects count, on which memorising can only lose.
 
 The layer to graft on is the one whose VeLPIC vectors, learned from the other folds, name most often what is believed;
 what enters the head is one too, and stands for a new head of the model itself. Whether a graft is worth it, and better
@@ -21,10 +21,12 @@ than the chosen checkpoint as it is, held-out samples must say: `repair` asks th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from undertow.errors import BadValue
 from undertow.labels.findings import LabelErrors
@@ -45,7 +47,9 @@ class Choice:
 
     epoch: int
     reason: str
-    table: pd.DataFrame  # epoch, agreement, on_suspects, score and, with held-out samples, held_out
+    table: (
+        pd.DataFrame
+    )  # epoch, agreement, on_suspects, score; with held-out samples held_out and held_out_error
     errors: LabelErrors
     promises: dict[tuple[int, str], float]
     """The expected accuracy of a VeLPIC head by epoch and layer, what enters the head among them."""
@@ -102,7 +106,8 @@ def choose_checkpoint(
     unsure = found.rate.value is None
     for row in rows:
         row["score"] = row["on_suspects" if unsure else "agreement"]
-    near = _near(rows)
+    compared = held_out and "held_out" in rows[0]
+    near = _near(rows, session.values(gauge), session.samples.split(TEST).y) if compared else rows
     reason = _reason(held_out=held_out, unsure=unsure)
     best = max(near, key=lambda row: row["score"])
     promises = {**found.knowledge, **LabelSearch(session, chosen).entering_knowledge(found.found)}
@@ -128,12 +133,23 @@ def _check_same(found: LabelErrors, session: Session) -> None:
         raise BadValue("choose_checkpoint", "a label for every sample", f"{missing} without one", hint)
 
 
-def _near(rows: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Checkpoints that held-out samples cannot tell from the best one; all of them without such samples."""
-    if "held_out" not in rows[0]:
-        return rows
+def _near(
+    rows: list[dict[str, float]], answers: Mapping[int, AnswersAt], labels: Tensor
+) -> list[dict[str, float]]:
+    """Checkpoints that held-out samples cannot tell from the best one.
+
+    By pairs: samples on which two checkpoints are both right, or both wrong, say nothing of which is better. An
+    error of each one's own share would call checkpoints alike that differ on few samples, always for the worse.
+    """
     best = max(rows, key=lambda row: row["held_out"])
-    return [row for row in rows if row["held_out"] >= best["held_out"] - best["held_out_error"]]
+    right = {at: torch.from_numpy(one.said[TEST]).long() == labels for at, one in answers.items()}
+    first, found = right[int(best["epoch"])].double(), []
+    for row in rows:
+        behind = first - right[int(row["epoch"])].double()  # 1, 0 or -1
+        row["held_out_error"] = float(behind.std() / len(behind) ** 0.5)
+        if float(behind.mean()) <= row["held_out_error"]:
+            found.append(row)
+    return found
 
 
 def _row(at: int, answers: AnswersAt, found: LabelErrors, *, held_out: bool) -> dict[str, float]:
@@ -144,7 +160,4 @@ def _row(at: int, answers: AnswersAt, found: LabelErrors, *, held_out: bool) -> 
         "on_suspects": float(believed[said != found.given].sum() / wrong.sum()) if bool(wrong.sum() > 0) else 0.0,
     }  # fmt: skip
     share = answers.accuracy(TEST, "given") if held_out else None
-    if share is None:
-        return row
-    error = (share.value * (1 - share.value) / share.count) ** 0.5
-    return {**row, "held_out": share.value, "held_out_error": error}
+    return row if share is None else {**row, "held_out": share.value}

@@ -22,11 +22,12 @@ import torch
 from torch import Tensor
 
 from undertow.labels.decide import proposals, suspects
+from undertow.labels.honest import HonestCounts
 from undertow.labels.neighbours import neighbour_votes
 from undertow.labels.noise_kind import NoiseKind
 from undertow.labels.noise_model import Anchors, believe, given_log_belief, true_chances
 from undertow.labels.pool import Pool, Voter, tempered
-from undertow.labels.rate import HonestCounts, LabelEvidence, RateAnswer, rate_answer
+from undertow.labels.rate import LabelEvidence, RateAnswer, rate_answer
 from undertow.labels.shelf import IN_MEMORY, Shelf
 from undertow.labels.views import FEWEST, Plan, View, ViewSource
 from undertow.labels.voters import direction_votes, discriminant_votes, narrowed
@@ -143,6 +144,7 @@ class Judge:
     def __init__(self, plan: Plan, shelf: Shelf = IN_MEMORY) -> None:
         self.plan, self.shelf, self.pool, self.notes = plan, shelf, Pool(plan, shelf), _notes_on(plan)
         self._asked = False
+        self._learned = 1.0  # the say of voters that may have memorised labels
 
     def look(self, view: View, seed: int, taught: Plan | None = None) -> None:
         """Fold in what probes and neighbours say of a view, one after the other: no two tables of votes at once.
@@ -207,12 +209,15 @@ class Judge:
         pool, plan, shelf = self.pool, self.plan, self.shelf
         honest = HonestCounts.of(pool.honest(), plan, pool.first_choices, shelf) if pool.has_honest else None
         kind = NoiseKind.of(honest, float(plan.shares.max()))
+        self._learned = pool.say_of_learned(
+            honest.surely_wrong(float(plan.shares.max())) if honest else 0.0, kind.directions
+        )
         pooled = self._pooled(kind)
         seen = LabelEvidence.of(honest, pooled, plan, learned=pool.has_learned, shelf=shelf)
         return kind, seen, pooled
 
     def _pooled(self, kind: NoiseKind) -> Tensor:
-        return tempered(self.pool.everyone(kind.directions), self.plan, self.shelf)[0]
+        return tempered(self.pool.everyone(kind.directions, self._learned), self.plan, self.shelf)[0]
 
     def _found(
         self, kind: NoiseKind, seen: LabelEvidence, pooled: Tensor, matrix: Tensor | None = None

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from undertow.labels.rate import FLAT, HonestCounts, course, skill_of, trust_in
+from undertow.labels.honest import HonestCounts, course, skill_of, trust_in
+from undertow.labels.rate import FLAT
 
 BLIND, LOOKED = 2.0, 4.0
 """Contradicted labels for each that looks given blindly: noise is blind below the first, follows the input from the

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from undertow.errors import BadData
-from undertow.labels.rate import skill_of
+from undertow.labels.honest import skill_of
 from undertow.labels.shelf import IN_MEMORY, Shelf
 from undertow.labels.views import Plan, ViewSource
 
@@ -44,6 +44,8 @@ UNTOUCHED, EARLY, LATE, NEAR, SAID = "untouched", "early", "late", "near", "said
 the network's own answers."""
 COARSE = " directions"
 """Of the parts in which votes of class directions are summed, apart from those of discriminants."""
+LEARNED_SAYS = (1.0, 0.5, 0.25, 0.1, 0.0)
+"""Of voters that may have memorised labels, tried in this order."""
 ANSWERS = 0.5
 """The say of the network's answers beside that of a probe."""
 NEIGHBOURS, FEW_NEIGHBOURS = 1.0, 0.4
@@ -142,19 +144,43 @@ class Pool:
             return self.everyone()
         return self._table({**self._probes((UNTOUCHED, EARLY), 1.0), NEAR: 1 / self._weight(NEAR)})
 
-    def everyone(self, directions: float = 1.0) -> Tensor:
-        """(N, C) by all voters; `directions` is the say of class directions beside discriminants."""
-        probes = self._probes((UNTOUCHED, EARLY, LATE), directions)
+    def everyone(self, directions: float = 1.0, learned: float = 1.0) -> Tensor:
+        """(N, C) by all voters.
+
+        Args:
+            directions: the say of class directions beside discriminants.
+            learned: the say of voters that may have memorised labels beside the one that their weights give them.
+        """
+        return self._table(self._shares(directions, learned))
+
+    def say_of_learned(self, surely_wrong: float, directions: float = 1.0) -> float:
+        """The most that learned voters may say if all together are to contradict what is surely wrong.
+
+        A pool that agrees with more labels than can be right knows them by heart. On some rows: it is one number.
+        """
+        if not (self.has_learned and self.has_honest):
+            return 1.0
+        rows = slice(None, None, max(1, len(self.plan.labels) // MOST_ROWS))
+        judged, given = self.plan.judged[rows], self.plan.labels[rows]
+        for say in LEARNED_SAYS:
+            named = self._sum(self._shares(directions, say), rows).argmax(1)
+            if float((named != given)[judged].float().mean()) >= surely_wrong:
+                return say
+        return LEARNED_SAYS[-1]
+
+    def _shares(self, directions: float, learned: float) -> dict[str, float]:
+        probes = self._probes((UNTOUCHED, EARLY, LATE), directions, learned)
         near = FEW_NEIGHBOURS if self.has_learned else NEIGHBOURS
         share = {**probes, NEAR: near / self._weight(NEAR)}
         if SAID in self._sums:
             others = self._spread({part: say / 2 for part, say in probes.items()})
-            share[SAID] = ANSWERS * others / max(self._spread({SAID: 1.0}), 1e-12)
-        return self._table(share)
+            share[SAID] = learned * ANSWERS * others / max(self._spread({SAID: 1.0}), 1e-12)
+        return share
 
-    def _probes(self, parts: Sequence[str], directions: float) -> dict[str, float]:
+    def _probes(self, parts: Sequence[str], directions: float, learned: float = 1.0) -> dict[str, float]:
         """The shares of discriminants and of directions: those of two probes together."""
-        says = dict.fromkeys(parts, 1.0) | {part + COARSE: directions for part in parts}
+        fine = {part: learned if part == LATE else 1.0 for part in parts}
+        says = fine | {part + COARSE: directions * say for part, say in fine.items()}
         total = sum(say * self._weights.get(part, 0.0) for part, say in says.items())
         if not total:  # directions alone, without a say: there is nobody else
             return {part: 2 / self._weight(*says) for part in says}

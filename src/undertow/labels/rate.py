@@ -10,105 +10,63 @@ Classes that overlap add to it, the less the surer: the line through the shares 
 is followed to where no doubt is left (one without a slope, or falling, ends at its lowest point). Less its sampling
 error, less the share on which voters disagree, less a hundredth for what voters are wrongly sure of in clean sets too.
 
-Above: if in each place the right label is the commonest one, the best possible guess from features is the true
-class, and no guesser disagrees with given labels less often than it: what honest voters disagree with is a bound. Wrong
-labels that voters follow, because they are the commonest in their place, hide from it. If the share of wrong labels
-stays the same from the surest samples to the less sure, noise does not follow the input and few hide; if it
-rises, overlap and noise that follows the input look alike: then as many may hide as are seen, and unless the range is
-narrow still the answer is "cannot tell". Where voters differ even on what they are surest of, labels may follow the
-input (rules, for example) so well that half of those that are agreed with are wrong.
+Above: if in each place each true class is given its own label more often than that of another class, no guesser
+contradicts fewer labels than are wrong: what honest voters contradict is a bound. Labels that break this, because
+near borders most of them are wrong, hide from it: a quarter of what is contradicted at most, less the steadier
+the share of wrong labels is from the surest samples to the less sure. Where it is steady, noise does not follow the
+input, and the overlap that voters show by differing is taken off (`HonestCounts.if_of_classes`). Where voters differ
+even on what they are surest of, the more so if they differ more often than labels contradict them, labels may follow
+the input (rules, for example) so well that half of those that are agreed with are wrong.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from undertow.labels.honest import (
+    ALLOWANCE,
+    LEAST_SKILL,
+    MOST_DOUBT,
+    SURE_SHARES,
+    HonestCounts,
+    blindly_wrong,
+    course,
+    is_trusted,
+    skill_of,
+    sure_counts,
+    sure_rate,
+    trust_in,
+)
 from undertow.labels.noise_model import Anchors
 from undertow.labels.shelf import IN_MEMORY, Shelf
 from undertow.labels.views import Plan
 
-SURE_SHARES = (0.3, 0.5, 0.7)
-MOST_DOUBT = 0.065
-"""Disagreement among honest voters on the surer half up to which they are trusted."""
-NO_TRUST = 0.2
-"""Disagreement from which nothing is guessed from what they are sure of."""
-LEAST_SKILL = 0.1
-"""Voters that foretell labels hardly better than the commonest one does agree for no good reason."""
-ALLOWANCE = 0.01
-"""The share of sure samples on which voters may be wrong together."""
-FLAT = 0.7
-"""Of the rates among the surest three and seven tenths: below this the noise follows the input, or is overlap."""
-LEAST_FLOOR = 0.03
-"""A share of wrong labels below which its course over sureness says nothing."""
-WIDEST_TOLD = 0.25
-OF_OVERLAP = 0.4
-"""Of labels that all contradict beyond the sure rate: how many are guessed wrong at least."""
+FLAT, STEADY = 0.7, 0.9
+"""Of the rates among the surest three and seven tenths: below the first the noise follows the input, or is overlap;
+from the second on it is noise of classes."""
+HIDDEN = 0.25
+"""Wrong labels that honest voters may follow, beside those that they contradict. Polynomial margin noise of the types
+II and III, which flips most labels near borders, needs .22."""
+WIDEST_TOLD, WIDEST_FROM_NONE = 0.3, 0.15
+"""Intervals up to which a rate is told: any, and one that holds 0, where a value would call clean labels wrong."""
+OF_OVERLAP, OF_QUIET = 0.4, 0.15
+"""Of labels that all contradict beyond the sure rate: how many are guessed wrong where noise follows the input, and
+where there is next to no sign of noise."""
 RESOLVED, STEEPNESS = 0.5, 3.0
 """Learning resolves overlap, not noise: where less than this share of it is resolved, more of the rest is noise."""
 LEARNED_COUNT = 0.7
 """The say of all voters beside honest ones in the count of blind labels: theirs errs low, that of weak ones high."""
-NO_OVERLAP, ALL_NOISE = 0.05, 0.15
-"""Contradicted labels among the surest three tenths: overlap alone makes fewer than the first; from the second on,
-what is contradicted among the surest seven tenths is guessed wrong."""
-
-
-@dataclass(frozen=True)
-class HonestCounts:
-    """What is counted on the pooled votes of honest voters."""
-
-    sure: tuple[float, ...]
-    doubt: float | None
-    contradicted: float
-    blind: float
-
-    @classmethod
-    def of(
-        cls, pooled: Tensor, plan: Plan, first_choices: list[Tensor], shelf: Shelf = IN_MEMORY
-    ) -> HonestCounts:
-        """Count on pooled votes (N, C), and on the first choice (N,) of each voter."""
-        anchors = Anchors.of(pooled, shelf)
-        sure = _sure(anchors, plan)
-        doubt = _doubt(anchors, first_choices, plan.judged)
-        return cls(sure, doubt, anchors.disagreement(1.0, plan), blindly_wrong(pooled, plan))
-
-
-def _sure(anchors: Anchors, plan: Plan) -> tuple[float, ...]:
-    """Disagreement with given labels among the surest shares."""
-    return tuple(anchors.disagreement(share, plan) for share in SURE_SHARES)
-
-
-def skill_of(agreement: float, commonest: float) -> float:
-    """What is foretold of given labels beyond always naming the commonest; 1 for all of it."""
-    return (agreement - commonest) / max(1 - commonest, 1e-9)
-
-
-def is_trusted(contradicted: float, commonest: float, doubt: float | None) -> bool:
-    """Whether honest voters, where they are sure, know the class: they foretell labels, and agree."""
-    return skill_of(1 - contradicted, commonest) >= LEAST_SKILL and doubt is not None and doubt <= MOST_DOUBT
-
-
-def trust_in(skill: float, doubt: float | None) -> float:
-    """1 where voters are trusted, less the more they differ: what is counted does not jump at the border of trust."""
-    if doubt is None or skill < LEAST_SKILL:
-        return 0.0
-    return min(1.0, max(0.0, (NO_TRUST - doubt) / (NO_TRUST - MOST_DOUBT)))
-
-
-def course(sure: tuple[float, ...]) -> float:
-    """The rate among the surest by that among the less sure; 0 where there is next to none."""
-    return sure[0] / sure[-1] if sure[-1] >= LEAST_FLOOR else 0.0
-
-
-def _doubt(anchors: Anchors, first_choices: list[Tensor], judged: Tensor) -> float | None:
-    """How often honest voters name another class than their pool on the surer half; None for a single voter."""
-    if len(first_choices) < 2:
-        return None
-    half = anchors.among(0.5) & judged
-    differ = [float((one[half] != anchors.named[half]).float().mean()) for one in first_choices]
-    return sum(differ) / len(differ)
+ALL_NOISE = 0.1
+"""What the surest three tenths are contradicted beyond what voters differ there: overlap alone makes next to none, and
+from here on what is contradicted among the surest seven tenths is guessed wrong."""
+LOOKED_AT, SEEN_BLIND = 0.05, 0.2
+"""Blind labels by contradicted ones: below the first noise follows the input and gathers near borders, where nobody is
+sure, so that more is guessed wrong; from the second on it does not."""
+MOSTLY_BLIND, TOO_BLIND = (0.7, 1.0), (1.3, 2.0)
+"""Blind labels by those that the surest contradict: in the first range noise begins to look blind, whatever its course;
+in the second weak voters take right labels for blind ones, and it says less and less."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +82,8 @@ class LabelEvidence:
     everyone: float  # disagreement of all voters together
     learned: bool  # whether some voters have learned the labels, which tells overlap from noise better
     ruled_out: float  # labels given blindly, by both pools
+    tenths: tuple[tuple[float, float], ...] = ()  # contradicted, and differing voters, by sureness
+    if_of_classes: float = 1.0  # a bound for noise that does not follow the input
 
     @classmethod
     def of(
@@ -140,13 +100,15 @@ class LabelEvidence:
         blind = blindly_wrong(everyone, plan)
         return cls(
             int(judged.sum()), plan.classes,
-            honest.sure if honest else _sure(Anchors.of(everyone, shelf), plan),
+            honest.sure if honest else sure_counts(Anchors.of(everyone, shelf), plan),
             honest.doubt if honest else None,
             honest.contradicted if honest else None,
             float(plan.shares.max()),
             float((named[judged] != plan.labels[judged]).float().mean()),
             learned,
             LEARNED_COUNT * blind + (1 - LEARNED_COUNT) * honest.blind if honest else blind,
+            honest.tenths if honest else (),
+            honest.if_of_classes if honest else 1.0,
         )  # fmt: skip
 
     @property
@@ -160,9 +122,29 @@ class LabelEvidence:
         return course(self.sure)
 
     @property
+    def of_classes(self) -> float:
+        """How far noise looks like noise of classes, 0 to 1: it is steady over sureness, or blind."""
+        steady = _ramp(self.flat, FLAT, STEADY)
+        blind = self.ruled_out / self.sure[0] if self.flat > 0 and self.sure[0] > 0 else 0.0
+        return max(steady, _ramp(blind, *MOSTLY_BLIND) - _ramp(blind, *TOO_BLIND))
+
+    @property
+    def by_rules(self) -> float:
+        """How far labels look made by a rule, 0 to 1: sure voters differ, and more often than labels contradict them.
+
+        Labels of people or nature agree with a pool no better than its own voters do; those of a rule on the input can,
+        since one voter may follow the rule.
+        """
+        if self.doubt is None:
+            return 0.0
+        return _ramp(self.doubt, MOST_DOUBT / 2, MOST_DOUBT) * _ramp(
+            self.doubt, self.sure[1] / 2, self.sure[1]
+        )
+
+    @property
     def matrix_trust(self) -> float:
         """How far named classes tell how labels go wrong: by half where it may be overlap, less with doubt."""
-        return self._trust * (1.0 if self.flat >= FLAT else 0.5)
+        return self.trust * (1.0 if self.flat >= FLAT else 0.5)
 
     @property
     def skill(self) -> float:
@@ -170,11 +152,14 @@ class LabelEvidence:
         return 0.0 if self.honest is None else skill_of(1 - self.honest, self.commonest)
 
     @property
+    def trust(self) -> float:
+        """1 where honest voters are trusted, less with doubt."""
+        return trust_in(self.skill, self.doubt)
+
+    @property
     def sure_rate(self) -> float:
         """The share of wrong labels where no doubt is left: overlap of classes is gone there."""
-        first, last = self.sure[0], self.sure[-1]
-        slope = (last - first) / (SURE_SHARES[-1] - SURE_SHARES[0])
-        return max(0.0, min(*self.sure, first - slope * SURE_SHARES[0]))
+        return sure_rate(self.sure)
 
     @property
     def bound_below(self) -> float:
@@ -186,40 +171,50 @@ class LabelEvidence:
     @property
     def to_put_right(self) -> float:
         """The share of labels to put right before probes are taught again: the bound below, less with doubt."""
-        return self._trust * self.bound_below
+        return self.trust * self.bound_below
 
     @property
     def guess(self) -> float:
         """The share of labels to suspect.
 
-        With trust: the rate among sure samples, which leaves noise near borders out, and some of what all voters
-        contradict beyond it, which is noise or overlap. Voters that have learned the labels resolve overlap: the less
-        they do, compared with honest ones, the more of it is noise. Where the rate rises with doubt, and even the
-        surest samples are contradicted more often than overlap explains, more of what is contradicted is suspected.
         Without trust: the (geometric) middle between labels that look given blindly and those that are contradicted.
         """
         unknown = (min(self.ruled_out, self.everyone) * self.everyone) ** 0.5
-        return unknown + self._trust * (self._known_guess() - unknown) if self._trust else unknown
-
-    @property
-    def _trust(self) -> float:
-        return trust_in(self.skill, self.doubt)
+        return unknown + self.trust * (self._known_guess() - unknown) if self.trust else unknown
 
     def _known_guess(self) -> float:
+        """Noise of classes: the rate among sure samples, which overlap does not reach.
+
+        Noise that follows the input: as the surer samples are contradicted, and more where no label looks blind; less
+        where the surest are contradicted no more often than voters differ, which is overlap.
+        """
         assert self.honest is not None
         rises = self.sure[-1] - self.sure[0] > _error(self.sure[0], SURE_SHARES[0] * self.count)
         floor = self.sure_rate if rises else sum(self.sure) / len(self.sure)
         floor = min(
             floor, self.honest
         )  # more is the luck of few samples: all honest voters together contradict fewer
-        guess = floor + self._noise_share(floor) * max(0.0, self.everyone - floor)
-        if self.flat >= FLAT:
-            return guess
-        noise = min(1.0, max(0.0, (self.sure[0] - NO_OVERLAP) / (ALL_NOISE - NO_OVERLAP)))
-        return guess + noise * max(0.0, self.sure[-1] - guess)
+        beyond = max(0.0, self.everyone - floor)
+        share = self._noise_share(floor)
+        quiet = floor + (share if self.learned else OF_QUIET) * beyond
+        rising = max(self.sure[-1], floor + max(share, OF_OVERLAP) * beyond)
+        looked = 1 - _ramp(self.ruled_out / max(self.honest, 1e-9), LOOKED_AT, SEEN_BLIND)
+        rising += looked / 2 * max(0.0, self.honest - rising)
+        follows = quiet + self._sign_of_noise * max(0.0, rising - quiet)
+        return self.of_classes * quiet + (1 - self.of_classes) * follows
+
+    @property
+    def _sign_of_noise(self) -> float:
+        """0 where the surest samples are contradicted no more often than voters differ there, to 1."""
+        surest = self.tenths[: round(SURE_SHARES[0] * len(self.tenths))]
+        differ = sum(one for _, one in surest) / max(len(surest), 1)
+        return _ramp(self.sure[0] - differ, 0.0, ALL_NOISE)
 
     def _noise_share(self, floor: float) -> float:
-        """Of what all voters contradict beyond the floor, the share that is guessed to be noise."""
+        """Of what all voters contradict beyond the floor, the share that is guessed to be noise.
+
+        Voters that have learned the labels resolve overlap: the less they do, beside honest ones, the more is noise.
+        """
         assert self.honest is not None
         if not self.learned or self.honest <= floor:
             return OF_OVERLAP
@@ -251,11 +246,11 @@ def rate_answer(seen: LabelEvidence) -> RateAnswer:
         return RateAnswer(
             None, 0.0, most, False, "every view has learned these labels: give inputs or frozen features"
         )
-    low = seen.bound_below if seen.trusted else 0.0
-    high = min(most, seen.honest + _error(seen.honest, seen.count) + _hidden(seen))
+    low = seen.trust * seen.bound_below
+    high = max(low, min(most, _contradicted(seen) + _error(seen.honest, seen.count) + _hidden(seen)))
     if not seen.trusted:
         return RateAnswer(None, low, high, False, _why_untrusted(seen))
-    if high - low > WIDEST_TOLD:
+    if high - low > (WIDEST_TOLD if low > 0 else WIDEST_FROM_NONE):
         return RateAnswer(
             None, low, high, False, "overlapping classes and wrong labels that follow the input look alike"
         )
@@ -271,14 +266,24 @@ def _why_untrusted(seen: LabelEvidence) -> str:
     return f"voters differ on {100 * seen.doubt:.0f} % even of the samples that they are surest of"
 
 
+def _contradicted(seen: LabelEvidence) -> float:
+    """What honest voters contradict, without overlap that they show as far as noise is of classes."""
+    assert seen.honest is not None
+    weight = seen.trust * seen.of_classes
+    return seen.honest - weight * max(0.0, seen.honest - seen.if_of_classes)
+
+
 def _hidden(seen: LabelEvidence) -> float:
     """Wrong labels that honest voters may follow."""
     assert seen.honest is not None
-    if not seen.trusted:
-        return (1 - seen.honest) / 2
-    if seen.flat >= FLAT:
-        return seen.honest * max(0.0, 1 - seen.flat)
-    return min(seen.honest, (1 - seen.honest) / 2)
+    rising = min(HIDDEN, max(0.0, 1 - seen.flat) / 2, 1 - seen.of_classes) * seen.honest
+    untrusted = max(1 - seen.trust, seen.by_rules)
+    return (1 - untrusted) * rising + untrusted * (1 - seen.honest) / 2
+
+
+def _ramp(value: float, none: float, full: float) -> float:
+    """0 up to `none`, 1 from `full` on, a line between."""
+    return min(1.0, max(0.0, (value - none) / (full - none))) if full > none else float(value > full)
 
 
 def _error(share: float, count: float) -> float:
@@ -286,19 +291,3 @@ def _error(share: float, count: float) -> float:
     count = max(count, 1.0)
     middle = (share * count + 2) / (count + 4)
     return 1.96 * (middle * (1 - middle) / (count + 4)) ** 0.5 + abs(middle - share)
-
-
-def blindly_wrong(pooled: Tensor, plan: Plan) -> float:
-    """The share of labels that were given without a look at the sample.
-
-    A wrong label that is drawn blindly scores below the median of the classes that are not named half of the time, a
-    right one seldom: twice the share below it. Weak voters put right labels there too and say too much; voters
-    that have memorised labels say too little.
-    """
-    judged = plan.judged.nonzero()[:, 0]
-    judged = judged[:: max(1, len(judged) // 20_000)]
-    scores = pooled[judged].log_softmax(1)
-    own = scores.gather(1, plan.labels[judged][:, None])[:, 0]
-    others = scores.scatter(1, scores.argmax(1, keepdim=True), torch.nan)
-    middle = others.flatten().nanmedian()
-    return min(1.0, 2 * float((own < middle).float().mean()))
