@@ -110,7 +110,7 @@ def measure(kind: str, size: str, memory: str, work: Path) -> dict[str, object]:
     return {
         "what": f"{kind} {size}", "memory": memory, "peak": show_size(1024 * used.ru_maxrss),
         "CPU seconds": round(used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime, 1),
-        "seconds": round(time.perf_counter() - began, 1), "exit": done.returncode, "said": said[-4:],
+        "seconds": round(time.perf_counter() - began, 1), "exit": done.returncode, "said": said[:3],
     }  # fmt: skip
 
 

@@ -146,6 +146,7 @@ def main() -> None:
     table = stored(table) if given.csv is None else stored(merged(table, given.csv))
     if given.csv is not None:
         table.to_csv(given.csv, index=False, float_format="%.4f")
+        table = pd.read_csv(given.csv)  # the page says what the file says, to the last digit
     if given.page is not None:
         write_text(given.page, rewritten(given.page.read_text(), table))
     print(table.to_string(index=False, float_format="%.3f"))

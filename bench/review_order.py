@@ -1,9 +1,10 @@
 """Test accuracy gained by reviewing suspected labels, in several orders, on cells of the label bench.
 
-    UNDERTOW_DATA=... python bench/review_order.py --work DIR --cells names [--report FILE.csv]
+    UNDERTOW_DATA=... python bench/review_order.py --work DIR --cells names [--networks] [--report FILE.csv]
 
-A reviewer gives the true label. A logistic head on the cell's frozen features or inputs then learns from all labels and
-is tested on clean samples. Gains are points over no review; "random" is the mean of two draws of all labels.
+A reviewer gives the true label. A logistic head on the cell's frozen features or inputs, or with --networks the network
+of a run trained anew, then learns from all labels and is tested on clean samples. Gains are points over no review;
+"random" is the mean of two draws of all labels.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ def orders_of(found: ut.LabelErrors) -> dict[str, list[Tensor]]:
     }
 
 
-def measure(cell: Cell, held: Material, work: Path) -> list[dict[str, object]]:
+def measure(cell: Cell, held: Material, work: Path, *, networks: bool) -> list[dict[str, object]]:
     """Gains of all orders on one cell."""
     found = ut.LabelErrors(judged(held), tuple(map(str, range(held.classes))))
-    learns = learner(cell, held, work, head=True)
+    learns = learner(cell, held, work, head=not networks)
     before = learns(*reviewed(held, torch.empty(0, dtype=torch.long)))
     rows = []
     for order, draws in orders_of(found).items():
@@ -75,6 +76,7 @@ def main() -> None:
     )
     parser.add_argument("--cells", required=True)
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--networks", action="store_true")
     parser.add_argument("--report", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -82,7 +84,9 @@ def main() -> None:
     rows = list[dict[str, object]]()
     for name in given.cells.split(","):
         try:
-            rows += measure(known[name], material(known[name], given.work), given.work)
+            rows += measure(
+                known[name], material(known[name], given.work), given.work, networks=given.networks
+            )
             print(name, file=sys.stderr, flush=True)
         except Skipped as reason:
             print(f"{name}: left out, {reason}", file=sys.stderr)
