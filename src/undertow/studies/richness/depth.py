@@ -215,7 +215,7 @@ layers = Study(
             only=(_RESNET, _WITH, _WITHOUT),
             options={"map_side": 8},
             because=f"{NARROW}; {NARROW_VGG}; {PLAIN_VGG}; {_POOLED}",
-            minutes=1,
+            minutes=0.5,
         ),
     },
     notes=(
@@ -281,7 +281,7 @@ greedy_layerwise = Study(
             cases={_GREEDY: {"epochs": 60, "restart": 12, "milestones": (8, 10), "clip": 1.0}},
             options={"map_side": 8},
             because=f"{NARROW}; layer by layer, each has 12 epochs, clipped, as one seed diverged; {_POOLED}",
-            minutes=1,
+            minutes=0.7,
         ),
     },
     notes=(
@@ -376,7 +376,7 @@ qr = Study(
     changes={
         "smoke": ScaleChange(train={**SMOKE, "train_size": 400}, minutes=0.1),
         "laptop": ScaleChange(
-            train=LAPTOP, options={"map_side": 8}, because=f"{NARROW}; {_POOLED}", minutes=0.5
+            train=LAPTOP, options={"map_side": 8}, because=f"{NARROW}; {_POOLED}", minutes=0.2
         ),
     },
     notes=(

@@ -279,7 +279,7 @@ label_shuffle = Study(
     measure=MEASURE,
     changes={
         "smoke": _SMOKE_CHANGE,
-        "laptop": ScaleChange(train=_LAPTOP, because=_SMALLER, minutes=2.5),
+        "laptop": ScaleChange(train=_LAPTOP, because=_SMALLER, minutes=1.7),
     },
     published=table_3(
         _SHUFFLED, ((0.031, 0.004), (0.042, 0.003), (0.034, 0.004)), (95.0, 66.1, 9.5), (100, 100, 100)
@@ -336,7 +336,7 @@ cross_entropy = Study(
     measure=MEASURE,
     changes={
         "smoke": _SMOKE_CHANGE,
-        "laptop": ScaleChange(train=_LAPTOP, because=_SMALLER, minutes=1.5),
+        "laptop": ScaleChange(train=_LAPTOP, because=_SMALLER, minutes=0.8),
     },
     claims=(
         Claim(
