@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadFile, BadValue, NotThere, RunProblem, unknown
@@ -176,7 +177,7 @@ def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
     inner = folder / "checkpoints"
     if not ours and not inner.is_dir() and (below := list_runs(folder)):
         raise NotThere(
-            f"{folder} holds {len(below)} runs and is none itself. `undertow runs {folder}` lists them."
+            f"{folder} holds {len(below)} runs and is none itself. `undertow runs {quote(str(folder))}` lists them."
         )
     if ours and not inner.is_dir() and not any(ending_of(path) for path in folder.iterdir()):
         raise NotThere(f"{folder} has no checkpoint yet. Train it on with --resume.")
