@@ -80,8 +80,9 @@ def test_links_lead_to_their_studies(visit):
     assert len(targets) >= 7
     assert all(page.evaluate("name => document.getElementById(name) !== null", name) for name in targets)
     page.click("text=temporal/three")
-    page.wait_for_timeout(800)
-    assert page.locator("nav a[aria-current]").inner_text() == "Temporal consistency"
+    page.locator(
+        "nav a[aria-current]", has_text="Temporal consistency"
+    ).wait_for()  # once it has scrolled there
 
 
 @pytest.mark.parametrize("width", [1920, 768, 390, 360])
@@ -90,7 +91,9 @@ def test_no_width_scrolls_sideways(visit, width):
     page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     if width < 640:  # on a phone no column of a table is hidden either
-        hidden = page.eval_on_selector_all(".stack", "all => all.map(one => one.scrollWidth - one.clientWidth)")
+        hidden = page.eval_on_selector_all(
+            ".stack", "all => all.map(one => one.scrollWidth - one.clientWidth)"
+        )
         assert hidden
         assert max(hidden) == 0
 
