@@ -1,6 +1,6 @@
 """What an idle callback costs: Lightning with UndertowCallback attached and nothing due, against without it.
 
-The cost of a batch is the same for every network, so it is measured beside a tiny one, where noise does not hide it, and
+The cost of a batch is the same for every network, so it is measured beside a tiny one, where noise hides it less, and
 set against the steps of others. One training; every few steps its list of callbacks is changed, so that all contenders
 meet the same busy moments, and each block is compared with the one of its round that had none. An empty callback shows
 what Lightning itself takes for calling any.

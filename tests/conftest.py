@@ -25,3 +25,11 @@ def real_data() -> Path:
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or fills the user's cache; all tests of a session share one."""
     monkeypatch.setenv("UNDERTOW_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def no_lines_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine work takes long enough to say how far it is; what tests read of a command stays the same."""
+    from undertow.session import progress
+
+    monkeypatch.setattr(progress, "LOG_EVERY", float("inf"))

@@ -15,7 +15,6 @@ from reader import ROOT
 BUILDERS = {"mkdocs": ["build", "--strict", "-q"], "zensical": ["build"]}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("builder", BUILDERS)
 def test_the_site_builds_and_needs_no_network(builder: str, tmp_path: Path):
     """Fails for a link that leads nowhere, a name in api.md that moved, or a font or script of another host."""

@@ -90,6 +90,12 @@ def test_no_width_scrolls_sideways(visit, width):
     page = visit(width)
     page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if width < 640:  # on a phone no column of a table is hidden either
+        hidden = page.eval_on_selector_all(
+            ".stack", "all => all.map(one => one.scrollWidth - one.clientWidth)"
+        )
+        assert hidden
+        assert max(hidden) == 0
 
 
 def test_verdicts_are_told_in_words_and_tables_open(visit):

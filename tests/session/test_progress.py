@@ -12,6 +12,11 @@ from undertow.session import progress
 from undertow.session.progress import LOG_EVERY, LogLines, NoProgress, TextBar, python_progress
 
 
+@pytest.fixture(autouse=True)
+def as_in_real_life(monkeypatch):
+    monkeypatch.setattr(progress, "LOG_EVERY", LOG_EVERY)
+
+
 class Clock:
     now = 100.0
 

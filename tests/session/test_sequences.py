@@ -75,8 +75,9 @@ def test_every_verb_takes_them(build, tmp_path):
     model = build()
     torch.save(model.state_dict(), tmp_path / "epoch-1.pt")
     run = ut.open_run(tmp_path, model=build)
-    session = ut.Session(run, train, test)
+    session, before = ut.Session(run, train, test), torch.get_rng_state()
     assert tuple(session.samples.train.x.shape) == (40, 5, 6)
+    assert torch.equal(torch.get_rng_state(), before), "the model that was asked took the user's draws"
     found = ut.audit(run, train, test, lenses="latent", progress=False)
     with torch.no_grad():
         right = (model.eval()(test[0]).argmax(1) == test[1]).float().mean()

@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from undertow.cli.progress import ProgressBar
@@ -54,8 +55,8 @@ def demo(*, out: Path = Path("demo")) -> None:
     page = write_report([run.path], out / "report.html")
     screen.print(
         f"That took {time.monotonic() - began:.0f} s. Open {page} in a browser.\n"
-        f"Next: {called()} repair {run.path} --layer best --out fixed.safetensors\n"
-        f"      {called()} labels {run.path} --clean drop --cleaned cleaned.parquet",
+        f"Next: {called()} repair {quote(str(run.path))} --layer best --out fixed.safetensors\n"
+        f"      {called()} labels {quote(str(run.path))} --clean drop --cleaned cleaned.parquet",
         markup=False,
     )
 

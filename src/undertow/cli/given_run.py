@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
 from undertow.cli.flags import BadUsage
@@ -115,7 +116,8 @@ def _instead(path: Path, below: list[Path]) -> str:
     """Which run was perhaps meant; nothing where there is none below."""
     if len(below) == 1:
         return f"{path} is not a run, but it holds one: {below[0]}."
-    return f"{path} is not a run, but it holds {len(below)}: `undertow runs {path}` lists them." * bool(below)
+    listed = f"`undertow runs {quote(str(path))}` lists them."
+    return f"{path} is not a run, but it holds {len(below)}: {listed}" * bool(below)
 
 
 def open_remembered(path: Path) -> Run:

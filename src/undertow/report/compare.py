@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadData, BadValue
@@ -120,7 +121,7 @@ def compare(runs: Sequence[Any]) -> Comparison:
     for one in saved:
         if not one.audit.get("measures"):
             raise BadData(
-                f"{one.path}: wanted an audited run to compare. `undertow audit {one.path}` makes it one."
+                f"{one.path}: wanted an audited run to compare. `undertow audit {quote(str(one.path))}` makes it one."
             )
     return Comparison(folders, tuple(one.name for one in saved), tuple(differences(saved)))
 

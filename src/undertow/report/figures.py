@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,7 +59,8 @@ def draw(
     saved = read_saved(run)
     found = [chart for chart in charts(saved) if chart.id.startswith(FIGURES[name])]
     if not found:
-        raise BadData(f"{saved.path} has nothing for the figure {name!r}. `undertow audit` measures it.")
+        audit = f"`undertow audit {quote(str(saved.path))}`"
+        raise BadData(f"{saved.path} has nothing for the figure {name!r}. {audit} measures it.")
     with style():
         figure = _figure([cell for chart in found for cell in _cells(chart)])
     return save_figure(figure, Path(out or saved.path / "figures") / name, formats)

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from stat import S_ISREG
 from typing import Any
 
@@ -104,9 +105,11 @@ def read_saved(folder: str | Path) -> Saved:
     """Read what the report needs from a run's folder."""
     path = Path(folder)
     if not any((path / name).is_file() for name in READ[:4]):
-        what = "it has neither run.json nor audit.parquet" if path.is_dir() else "there is no such folder"
+        if not path.is_dir():
+            raise NotThere(f"{path}: this is not a run's folder: there is no such folder.")
         raise NotThere(
-            f"{path}: this is not a run's folder: {what}. `undertow train --out {path}` makes one."
+            f"{path}: this is not a run's folder: it has neither run.json nor audit.parquet. If it holds checkpoints, "
+            f"`undertow audit {quote(str(path))}` makes it one."
         )
     audit = _document(path / "audit.json", AuditDocument)
     facts = _document(path / "run.json", RunDocument)

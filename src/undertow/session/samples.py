@@ -34,7 +34,7 @@ from undertow.session.settings import Labels, SessionConfig
 from undertow.session.splits import Split, read_split, seen_before
 from undertow.sizes import parse_size
 from undertow.training.run import Run
-from undertow.training.seeds import stream
+from undertow.training.seeds import global_stream, stream
 
 TRAIN, TEST = "train", "test"
 Taken = TypeVar("Taken", Samples, Split)
@@ -136,8 +136,14 @@ def gather_samples(
     if model is not None:
         found = found.fitted_to(lambda: model)
     elif run is not None and run.config is None:  # undertow's own networks take pictures as they are read
-        found = found.fitted_to(run.fresh)
+        found = found.fitted_to(lambda: _fresh(run, config.seed))
     return replace(found, note=" ".join(filter(None, [found.note, handed.note])))
+
+
+def _fresh(run: Run, seed: int) -> nn.Module:
+    """An untrained model; a user's factory may draw from the global generator, which is left as it was."""
+    with global_stream(seed, "fresh model", 0, torch.device("cpu")):
+        return run.fresh()
 
 
 def _gathered(handed: Handed, scaling: str | None, config: SessionConfig) -> SessionSamples:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadFile, BadValue, NotThere, RunProblem, unknown
@@ -178,7 +179,7 @@ def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
     inner = folder / "checkpoints"
     if not ours and not inner.is_dir() and (below := list_runs(folder)):
         raise NotThere(
-            f"{folder} holds {len(below)} runs and is none itself. `undertow runs {folder}` lists them."
+            f"{folder} holds {len(below)} runs and is none itself. `undertow runs {quote(str(folder))}` lists them."
         )
     place = inner if inner.is_dir() else folder
     if ours and not any(ending_of(path) or (place == inner and path.is_dir()) for path in _finished(place)):
