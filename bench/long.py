@@ -1,6 +1,6 @@
 """A long run for real: 200 checkpoints x 10 layers of a small network; the plan, seconds, memory, disk and page.
 
-    python bench/long.py --work DIR [--checkpoints 200] [--layers 10] [--verb audit|probe]
+    python bench/long.py [--work DIR] [--checkpoints 200] [--layers 10] [--verb audit|probe]
 
 The run is made by a few steps of plain training between two checkpoints. Seconds are the processor's, memory is the
 peak of the whole process, disk is what is left in the folder.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -78,7 +79,7 @@ class Told:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "undertow-bench")
     parser.add_argument("--checkpoints", type=int, default=200)
     parser.add_argument("--layers", type=int, default=10)
     parser.add_argument("--verb", choices=("audit", "probe"), default="audit")

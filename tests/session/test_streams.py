@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -160,6 +161,29 @@ def test_an_audit_of_streams_gives_the_numbers_of_samples_in_memory(run, tmp_pat
     exact = both[~both["measure"].isin(["quality", "utilisation", "intensity"])]
     np.testing.assert_allclose(exact["value_parts"], exact["value"], rtol=1e-4, atol=1e-6)
     assert found.headline == whole.headline
+
+
+def test_checkpoints_that_are_spread_together_keep_apart(run, tmp_path, small_shards, monkeypatch):
+    """As on a cluster with more workers than a checkpoint has shards; one checkpoint gives no numbers."""
+    bad = run.epochs[1]
+    whole = ut.Session.model
+
+    def torn(self, at, into=None):
+        model = whole(self, at, into)
+        if at == bad:
+            next(model.parameters()).data.fill_(torch.nan)
+        return model
+
+    monkeypatch.setattr(ut.Session, "model", torn)
+    found = []
+    for hands in (1, 20):
+        monkeypatch.setattr(ut.Session, "hands", hands)
+        parts = streamed(Mapped(train_samples())), streamed(Mapped(held_samples()), "test")
+        session = Session(run, *parts, out=tmp_path / str(hands))
+        found.append(ut.audit(session, probes=("mean", "lda"), lenses=("latent", "richness")))
+        assert set(session.broken) == {bad}
+    assert {bad} < set(run.epochs)
+    pd.testing.assert_frame_equal(found[0].table, found[1].table)
 
 
 def test_many_classes_go_by_sums_and_sketches():

@@ -10,9 +10,7 @@ become fewer in turns. `full=True` takes all.
 
 from __future__ import annotations
 
-import copy
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from undertow.errors import UndertowError
-from undertow.session.cache import Cache
-from undertow.session.progress import NoProgress
 from undertow.session.session import Session, count_of
 from undertow.session.splits import Split
 
@@ -122,13 +118,9 @@ def _measured(session: Session, looked: Callable[[Session], None]) -> Callable[[
 
 def _with_few(session: Session, count: int, place: Path) -> Session:
     """The same session with a few samples and nothing kept."""
-    made = copy.copy(session)
-    made.cache, made.progress, made.passed = Cache(place), NoProgress(), Counter()
-    made.broken, made.refused = {}, {}
     own = session.samples
     few: dict[str, Any] = {"train": _few(own.train, count), "test": _few(own.test, count)}
-    made.__dict__["samples"] = replace(own, **few, source=None, drawn=(count, 0))
-    return made
+    return session.over(replace(own, **few, source=None, drawn=(count, 0)), place)
 
 
 def _few(split: Split | None, count: int) -> Split | None:

@@ -163,7 +163,7 @@ class Crew:
         self._spreads += 1
         own = self._spreads
         shared = own, [self._ray.put(tools)]
-        for _ in range(len(self._workers), min(self._room(), len(jobs))):
+        for _ in range(len(self._workers), min(self.room(), len(jobs))):
             self._start()
         while left:
             while todo and self._idle:
@@ -210,7 +210,7 @@ class Crew:
         errors = self._ray.exceptions
         return errors.RayActorError, errors.WorkerCrashedError, errors.ObjectLostError, errors.NodeDiedError
 
-    def _room(self) -> int:
+    def room(self) -> int:
         """How many workers all nodes have room for."""
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         room = max(1, sum(self._needs.times(one) for one in nodes))

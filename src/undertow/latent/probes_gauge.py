@@ -129,13 +129,29 @@ def _cells(
     sight: Sight, layer: str, labels: Mapping[str, Tensor], probes: Sequence[str]
 ) -> Iterator[ProbeCell]:
     """One cell for each probe and set of labels."""
-    outcomes, said = _fitted(sight, layer, labels, probes)
-    for (fit, name), outcome in outcomes.items():
-        if isinstance(outcome, str):
-            yield ProbeCell(name, fit, reason=outcome)
-            continue
-        answers = {split: said[split][fit, name] for split in (TEST, TRAIN)}
-        yield ProbeCell(name, fit, tuple(_judged(sight.session, answers)), dimensions_of(outcome))
+    for some in _in_turns(sight, layer, labels, probes):
+        outcomes, said = _fitted(sight, layer, some, probes)
+        for (fit, name), outcome in outcomes.items():
+            if isinstance(outcome, str):
+                yield ProbeCell(name, fit, reason=outcome)
+                continue
+            answers = {split: said[split][fit, name] for split in (TEST, TRAIN)}
+            yield ProbeCell(name, fit, tuple(_judged(sight.session, answers)), dimensions_of(outcome))
+
+
+def _in_turns(
+    sight: Sight, layer: str, labels: Mapping[str, Tensor], probes: Sequence[str]
+) -> list[Mapping[str, Tensor]]:
+    """All sets of labels together, or one by one where MASC's directions of all would exceed the memory.
+
+    Those of one set may be as many numbers as the features.
+    """
+    if "masc" not in probes or not sight.holds({TRAIN: (layer,), TEST: (layer,)}):
+        return [labels]
+    rows = sight.features(TRAIN, layer)
+    each = rows.numel() * rows.element_size()
+    together = (len(labels) + 1) * each <= room_for_fits(parse_size(sight.session.config.memory))
+    return [labels] if together else [{fit: own} for fit, own in labels.items()]
 
 
 def _judged(session: Session, answers: Mapping[str, Tensor]) -> Iterator[Accuracy]:

@@ -31,6 +31,8 @@ from undertow.session.sight import FINITE, Broken
 if TYPE_CHECKING:
     from undertow.session.session import Session
 
+Place = tuple[int, int]
+"""A checkpoint, and which of its gauges."""
 SHARD = 16_384
 """Samples of a shard: what is lost with a worker."""
 
@@ -91,34 +93,51 @@ class ShardLook:
         return tallies
 
 
-def add_up(session: Session, at: int, gauges: Sequence[Gauge[Any]]) -> list[Gauge[Any]]:
-    """Measure what adds up at a checkpoint, shard by shard, and keep it; the gauges that do not add up.
+def add_up(session: Session, wanted: Mapping[int, Sequence[Gauge[Any]]]) -> dict[int, str]:
+    """Measure what adds up, shard by shard, and keep it; gauges that do not add up are left.
 
-    Raises:
-        Broken: the checkpoint gives no numbers.
+    Args:
+        session: whose samples stream.
+        wanted: gauges by checkpoint; those of several checkpoints are spread together, and their tallies held.
+
+    Returns:
+        Why checkpoints give no numbers, by their number.
     """
-    sight = session.seen(at)
-    now: dict[int, Round] = {}
-    left: list[Gauge[Any]] = []
+    broken: dict[int, str] = {}
+    now: dict[Place, Round] = {}
+    for at, gauges in wanted.items():
+        try:
+            now |= _begun(session, at, gauges)
+        except Broken as reason:
+            broken[at] = str(reason)
+    while now:
+        merged = _pass(session, now, broken)
+        after: dict[Place, Round] = {}
+        for (at, place), tally in merged.items():
+            gauge = wanted[at][place]
+            with _refusing(session, gauge):
+                found = now[at, place].then(tally)
+                if isinstance(found, Round):
+                    after[at, place] = found
+                else:
+                    session.keep(gauge, at, found)
+        now = {place: one for place, one in after.items() if place[0] not in broken}
+    return broken
+
+
+def shards_of(session: Session) -> int:
+    """How many jobs one checkpoint makes in a pass over all samples."""
+    return sum(-(-len(split) // SHARD) for split in session.splits())
+
+
+def _begun(session: Session, at: int, gauges: Sequence[Gauge[Any]]) -> dict[Place, Round]:
+    sight, found = session.seen(at), dict[Place, Round]()
     for place, gauge in enumerate(gauges):
         with _refusing(session, gauge):
             begun = gauge.begin(sight)
-            if begun is None:
-                left.append(gauge)
-            else:
-                now[place] = begun
-    while now:
-        merged = _pass(session, at, now)
-        after: dict[int, Round] = {}
-        for place, tally in merged.items():
-            with _refusing(session, gauges[place]):
-                found = now[place].then(tally)
-                if isinstance(found, Round):
-                    after[place] = found
-                else:
-                    session.keep(gauges[place], at, found)
-        now = after
-    return left
+            if begun is not None:
+                found[at, place] = begun
+    return found
 
 
 class _refusing:
@@ -137,20 +156,19 @@ class _refusing:
         return False
 
 
-def _pass(session: Session, at: int, now: Mapping[int, Round]) -> dict[int, Any]:
-    """The merged tallies of one round, each by its gauge's place."""
+def _pass(session: Session, now: Mapping[Place, Round], broken: dict[int, str]) -> dict[Place, Any]:
+    """The merged tallies of one round; checkpoints that turn out to give no numbers are noted and left out."""
     order = list(now)
-    tallies = [now[place].tally for place in order]
-    jobs = list(_jobs(session, at, [now[place].needs for place in order]))
+    jobs = list(_jobs(session, [(at, now[at, place].needs) for at, place in order]))
     places = {job: number for number, job in enumerate(jobs)}
     merged: dict[int, Any] = {}
     waiting: dict[int, dict[int, Any]] = {}
     following = 0
-    for job, found in session.spread(jobs, tallies):
+    for job, found in session.spread(jobs, [now[place].tally for place in order]):
         if isinstance(found, str):
-            raise Broken(found)
+            broken[job.at] = found
         session.count_passed(job.at, job.shard.split, job.shard.stop - job.shard.start)
-        waiting[places[job]] = found
+        waiting[places[job]] = {} if isinstance(found, str) else found
         while following in waiting:  # in the order of the shards, whoever was first
             for place, tally in waiting.pop(following).items():
                 if place in merged:
@@ -158,13 +176,14 @@ def _pass(session: Session, at: int, now: Mapping[int, Round]) -> dict[int, Any]
                 else:
                     merged[place] = tally
             following += 1
-    return {order[place]: tally for place, tally in merged.items()}
+    return {order[place]: tally for place, tally in merged.items() if order[place][0] not in broken}
 
 
-def _jobs(session: Session, at: int, needs: Sequence[Needs]) -> Iterator[ShardLook]:
-    for split in dict.fromkeys(name for one in needs for name in one):
-        asking = tuple(place for place, one in enumerate(needs) if split in one)
-        layers = tuple(dict.fromkeys(layer for place in asking for layer in needs[place][split]))
+def _jobs(session: Session, needs: Sequence[tuple[int, Needs]]) -> Iterator[ShardLook]:
+    """Shards of all checkpoints, one checkpoint after the other: a worker keeps the model of its last job."""
+    for at, split in dict.fromkeys((at, name) for at, one in needs for name in one):
+        asking = tuple(place for place, (own, one) in enumerate(needs) if own == at and split in one)
+        layers = tuple(dict.fromkeys(layer for place in asking for layer in needs[place][1][split]))
         count = len(session.samples.split(split))
         for start in range(0, count, SHARD):
             yield ShardLook(at, Shard(split, start, min(start + SHARD, count)), layers, asking)

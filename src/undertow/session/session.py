@@ -14,6 +14,7 @@ a new checkpoint or layer costs what is new. Checkpoints with NaN in them are no
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
@@ -101,6 +102,14 @@ class Session(Visiting):
     def scaling(self) -> str | None:
         """How samples that anyone hands over become inputs; None: they are fed as they are."""
         return self.config.scaling or (self.run.facts.data["scaling"] if self.run.facts.data else None)
+
+    def over(self, samples: SessionSamples, place: Path) -> Session:
+        """The same session over other samples: what was made or found of these is not there, nor told of."""
+        made = copy.copy(self)
+        Visiting.__init__(made)
+        made.cache, made.progress = Cache(place), NoProgress()
+        made.__dict__["samples"] = samples
+        return made
 
     # ------------------------------------------------------------------ models
 

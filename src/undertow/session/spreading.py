@@ -65,6 +65,11 @@ class Spreading:
             finally:
                 self._workers = self._block = None
 
+    @property
+    def hands(self) -> int:
+        """How many jobs are done at once; asked while working."""
+        return 1 if cast("Session", self).config.means.name == "local" else self._crew().room()
+
     def _crew(self) -> Crew:
         if self._workers is None:
             from undertow.crew.workers import crew_of

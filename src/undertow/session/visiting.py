@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.errors import BadData, BadValue
-from undertow.session.adding import add_up
+from undertow.session.adding import add_up, shards_of
 from undertow.session.gauge import Gauge
 from undertow.session.keeping import Keeping
 from undertow.session.look import Look, Seen
@@ -24,6 +24,10 @@ from undertow.session.spreading import Spreading
 from undertow.sizes import parse_size, show_size
 
 APART = "its layers do not fit into the memory together: give more --memory"
+
+
+EACH = 2
+"""Shards for each worker that are spread together at least."""
 
 
 class Visiting(Keeping, Spreading):
@@ -74,15 +78,21 @@ class Visiting(Keeping, Spreading):
                 Look(at, self._places(at, fixed))(self.whole)
 
     def _add_up(self, numbers: Sequence[int]) -> None:
-        """What adds up over shards, one checkpoint after the other; the rest is left to looks."""
-        for look in self._looks(numbers):
-            gauges = self.gauges
-            try:
-                add_up(self.whole, look.at, [gauges[place] for place in look.places])
-            except Broken as reason:
-                self._note_broken(look.at, str(reason))
-            finally:
-                self.gauges = gauges
+        """What adds up over shards; the rest is left to looks.
+
+        Checkpoints go one by one, or a few together where one has too few shards for all workers.
+        """
+        gauges, looks = self.gauges, self._looks(numbers)
+        with self.working():
+            together = -(-EACH * self.hands // shards_of(self.whole)) if self.hands > 1 else 1
+            for start in range(0, len(looks), together):
+                some = looks[start : start + together]
+                wanted = {one.at: [gauges[place] for place in one.places] for one in some}
+                try:
+                    for at, reason in add_up(self.whole, wanted).items():
+                        self._note_broken(at, reason)
+                finally:
+                    self.gauges = gauges
 
     def _looks(self, numbers: Sequence[int]) -> list[Look]:
         """One for each checkpoint at which something is missing; what no training changes is missing at one."""
