@@ -28,7 +28,7 @@ from undertow.integrations.lightning import UndertowCallback
 TINY = (16, 8)
 NETWORKS = {"mlp:256-256": (784, 256), "mlp:1024-1024": (784, 1024)}
 """Inputs and width."""
-BLOCK, ROUNDS, STEPS = 8, 400, 120
+BLOCK, ROUNDS, STEPS = 8, 120, 120
 """Steps with one contender, how often each has its turn, and steps of a network by itself."""
 FAR = 1_000_000
 
