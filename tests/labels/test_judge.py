@@ -159,7 +159,7 @@ def test_a_class_of_one_sample_is_not_judged_and_said(blobs, flipped):
     assert not found.judged[17]
     assert not found.flagged[17]
     assert found.scores[17] == 0
-    assert "1 labels are of classes with fewer than 3 samples and are not judged." in found.notes
+    assert "1 label is of a class with fewer than 3 samples and is not judged." in found.notes
     assert (found.proposed != 4).all()
 
 

@@ -10,6 +10,7 @@ from undertow.errors import BadData
 from undertow.labels.pool import (
     ANSWERS,
     FEW_NEIGHBOURS,
+    LEARNED_SAYS,
     MEMORISED,
     SCALES,
     Pool,
@@ -119,6 +120,33 @@ def test_directions_are_heard_as_much_as_is_said(plan):
     half = 2 * (first * a + second * b / 2) / (first + second / 2)
     torch.testing.assert_close(pool.everyone(0.5).double(), half, atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(pool.everyone(0.0).double(), 2 * a, atol=1e-3, rtol=1e-3)
+
+
+def test_who_learned_is_heard_less_until_all_contradict_what_is_surely_wrong(plan):
+    """A late layer repeats every label, inputs contradict some: the largest say that leaves enough contradicted."""
+    inputs, late, said = votes(plan, 1.5, 1), votes(plan, 9.0, 2), votes(plan, 9.0, 3)
+    pool = Pool(plan)
+    pool.add_outputs(said, 9)
+    pool.add_view([("discriminant", inputs.clone())], ViewSource("inputs"))
+    pool.add_view([("discriminant", late.clone())], ViewSource("fc1", 9))
+    by_kind = {voter.name: voter.weight for voter in pool.voters}
+    a, b, s = (scaled(one, plan) for one in (inputs, late, said))
+    contradicted = {}
+    for say in LEARNED_SAYS:
+        first, second = by_kind["inputs"], say * by_kind["fc1 at epoch 9"]
+        probes = 2 * (first * a + second * b) / (first + second)
+        whole = probes + say * s * ANSWERS * (probes / 2).std() / s.std()
+        torch.testing.assert_close(pool.everyone(1.0, say).double(), whole, atol=3e-3, rtol=3e-3)
+        contradicted[say] = 1 - agreement(pool.everyone(1.0, say), plan)
+    assert contradicted[1.0] < contradicted[0.0]
+    assert pool.say_of_learned(contradicted[1.0]) == 1.0
+    assert pool.say_of_learned(contradicted[0.0]) == max(
+        say for say, share in contradicted.items() if share >= contradicted[0.0]
+    )
+    assert pool.say_of_learned(1.0) == 0.0  # nobody contradicts so much: honest voters alone
+    alone = Pool(plan)
+    alone.add_outputs(said, 9)
+    assert alone.say_of_learned(1.0) == 1.0  # nobody is honest
 
 
 def test_memorised_labels_are_no_skill(plan):

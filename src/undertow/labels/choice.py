@@ -9,10 +9,10 @@
 
 Rule: with held-out samples, whose labels may be as noisy as those of training, the checkpoints within a standard
 error of the best one on them, counted on the samples on which the two differ; without, all. Among these the one whose
-answers on the training samples agree best with what is believed to be the true labels (`label_errors`). While a
-network learns, agreement rises; when it memorises wrong labels it falls, since beliefs do not follow. Right labels
-that are memorised raise it too. That does no harm where beliefs are sure; where the rate of wrong labels cannot be
-told, only suspects count, on which memorising can only lose.
+answers on the training samples agree best with what is believed to be the true labels (`label_errors`): the mean of the
+agreement on all samples and of that on suspects. While a network learns, both rise. When it memorises, right labels
+still raise the first; on suspects, where it must answer otherwise than the label, memorising can only lose. The first
+alone chose too late on networks that memorise, the second too early on those that do not.
 
 The layer to graft on is the one whose VeLPIC vectors, learned from the other folds, name most often what is believed;
 what enters the head is one too, and stands for a new head of the model itself. Whether a graft is worth it, and better
@@ -105,7 +105,7 @@ def choose_checkpoint(
     rows = [_row(at, one, found, held_out=held_out) for at, one in session.values(gauge).items()]
     unsure = found.rate.value is None
     for row in rows:
-        row["score"] = row["on_suspects" if unsure else "agreement"]
+        row["score"] = (row["agreement"] + row["on_suspects"]) / 2
     compared = held_out and "held_out" in rows[0]
     near = _near(rows, session.values(gauge), session.samples.split(TEST).y) if compared else rows
     reason = _reason(held_out=held_out, unsure=unsure)
@@ -118,7 +118,7 @@ def _reason(*, held_out: bool, unsure: bool) -> str:
     if held_out:
         return "held-out labels, and agreement with what is believed"
     if unsure:
-        return "agreement with what is believed of suspects; the rate is unknown, so held-out samples choose better"
+        return "agreement with what is believed; the rate is unknown, so held-out samples choose better"
     return "agreement with what is believed"
 
 

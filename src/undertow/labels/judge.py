@@ -266,9 +266,10 @@ def _note_on_flags(flagged: Tensor, rate: RateAnswer) -> list[str]:
 def _notes_on(plan: Plan) -> list[str]:
     notes = []
     if missing := int((~plan.labelled).sum()):
-        notes.append(
-            f"{missing} samples have no label: a class is proposed where one stands out, nothing is judged."
-        )
+        which = "1 sample has" if missing == 1 else f"{missing} samples have"
+        notes.append(f"{which} no label: a class is proposed where one stands out, nothing is judged.")
     if small := int((plan.labelled & ~plan.judged).sum()):
-        notes.append(f"{small} labels are of classes with fewer than {FEWEST} samples and are not judged.")
+        which = "1 label is of a class" if small == 1 else f"{small} labels are of classes"
+        verb = "is" if small == 1 else "are"
+        notes.append(f"{which} with fewer than {FEWEST} samples and {verb} not judged.")
     return notes
