@@ -95,8 +95,11 @@ CELLS = {
         for noise in (*PEOPLE, "part:0.4", "uniform:0.4", "pairwise:0.3", "margin:0.3", "clean")
     ]
     + [Cell("trec", noise, 0, 5033) for noise in ("weak", "uniform:0.3", "clean")]
-    + [Cell("fashion_mnist", noise, 7) for noise in ("margin:0.3", "uniform:0.4", "clean")]
-    + [Cell("mnist", "margin:0.3", 1)]
+    + [
+        Cell("fashion_mnist", noise, 7)
+        for noise in ("margin:0.3", "pairwise:0.3", "part:0.4", "uniform:0.2", "uniform:0.4", "clean")
+    ]
+    + [Cell("mnist", noise, 1) for noise in ("margin:0.3", "pairwise:0.3", "clean")]
     + [Cell("cifar10", noise, 1) for noise in ("uniform:0.2", "clean")],
     "looked": [Cell("mnist", noise, 2) for noise in ("part:0.2", "margin:0.3", "instance:0.3")]
     + [

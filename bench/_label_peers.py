@@ -70,7 +70,7 @@ def peers(held: Material) -> Peers:
         if held.outputs:
             _by_rows(found, "last features", list(held.features.values())[-1][keep].float())
             _by_outputs(found, torch.stack([one[keep] for one in held.outputs.values()]).double())
-            _sketch(found, [one[keep].float() for one in held.features.values()])
+        _sketch(found, [one[keep].float() for one in (*held.features.values(),) or (held.inputs,)])
     return found
 
 
@@ -169,7 +169,7 @@ def _by_means(found: Peers, name: str, rows: Tensor, parts: StratifiedKFold) -> 
 
 
 def _sketch(found: Peers, features: list[Tensor]) -> None:
-    """Mean over layers and checkpoints of softmax(30 cosine) of five-fold VeLPIC for the given label."""
+    """Mean over layers and checkpoints (without a run, the inputs) of softmax(30 cosine) of five-fold VeLPIC."""
     plan = Plan.of(found.y, found.classes, FOLDS, 0)
     total = torch.stack([(30 * direction_votes(rows, plan)).softmax(1) for rows in features]).sum(0)
     found.scores["sketch"] = -total.gather(1, found.y[:, None])[:, 0].double()

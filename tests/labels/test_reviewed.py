@@ -83,6 +83,20 @@ def test_label_studio_exports(tmp_path):
     assert reviewed(path).changed == (0,)
 
 
+def test_a_csv_as_label_studio_writes_it(tmp_path):
+    """Its own converter sorts the columns, quotes texts, and leaves out tasks that were skipped."""
+    path = tmp_path / "a.csv"
+    path.write_text(
+        '"about","annotation_id","annotator","given","id","label","lead_time","proposed","sample","score","text"\n'
+        '"given: cat, proposed: dog",1,"1","cat",1,"dog",1.0,"dog",0,0.99,"@text, 0"\n'
+        '"given: =owl, proposed: cat",2,"1","=owl",2,"=owl",1.0,"cat",4,0.9,"a ""b"""\n'
+        '"given: none, proposed: cat",3,"1","",3,"cat",1.0,"cat",3,0.0,"c"\n'
+    )
+    done = reviewed(path)
+    assert (done.changed, done.confirmed, done.left_open, done.not_reviewed) == ((0, 3), (4,), (), 3)
+    assert [GIVEN.names[int(one)] for one in done.labels] == ["dog", "dog", "cat", "cat", "=owl", "dog"]
+
+
 def test_names_win_over_numbers():
     given = read_labels(np.array(["10", "20", "10"]))
     done = apply_review(given, [], "x")

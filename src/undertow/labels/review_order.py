@@ -5,8 +5,8 @@
 The highest scores are almost all wrong, but much alike: the plainest samples of a few pairs of classes. So samples are
 taken from every pair of given and proposed class by its share, and within a pair from all over its scores: the first,
 then the middle, the quarters, and so on. At any length the reviewed ones are a fair part of all suspects. Measured
-(bench/review_order.py): on average ahead of the order by score for the first 300 labels, but not under uniform noise of
-a fifth; level with a random draw of suspects.
+(bench/review_order.py): on average behind the order by score for the first 100 labels and ahead of it from 300 on;
+level with a random draw of suspects.
 """
 
 from __future__ import annotations
