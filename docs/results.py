@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from PIL import Image
 
 from undertow.errors import NotThere
@@ -56,9 +57,11 @@ def main(folders: Sequence[str], target: Path = HERE / "results.md") -> None:
 def entry(own: SavedStudy) -> Entry:
     """What the ledger keeps of an outcome: everything the page says, and nothing of this machine."""
     place = f"{own.path.resolve().parents[2]}/"
-    facts = own.facts
+    facts, rows = own.facts, own.path / "rows.parquet"
+    done = pd.read_parquet(rows, columns=["seed"])["seed"].nunique() if rows.is_file() else own.seeds
     return {
         "study": own.name, "scale": own.scale, "command": own.command, "seeds": own.seeds,
+        "seeds_done": done,
         "minutes": round(own.minutes, 1), "rows": facts.get("rows", ""), "recipe": facts.get("recipe", ""),
         "unfinished": facts.get("unfinished", 0), "claims": own.claims,
         "numbers": [_number(line) for line in own.compared.to_dict("records")],
@@ -164,11 +167,12 @@ def _claim_line(one: Entry) -> list[str]:
         return [one["claim"], one["place"], "", "", NOT_RUN, _link(one["study"])]
     counted = "" if one.get("of") in (None, 0) else f"{one['agree']} of {one['of']}"
     tested = "" if one.get("p") is None else f", p = {number(one['p'])}"
-    reason = "" if one["verdict"] == "holds" else one["cause"] or _why(one)
+    reason = one["cause"] if one["verdict"] == "does not hold" else _why(one)
     marked = MARKS[one["verdict"]] + (f" ({reason})" if reason else "")
-    partly = " (unfinished)" if entry["unfinished"] else ""
+    seeds = entry.get("seeds_done", entry["seeds"])
+    partly = f" of {entry['seeds']} (unfinished)" if entry["unfinished"] else ""
     return [
-        one["claim"], one["place"], counted + tested or "see study", f"{entry['scale']}, {entry['seeds']}{partly}",
+        one["claim"], one["place"], counted + tested or "see study", f"{entry['scale']}, {seeds}{partly}",
         marked, _link(one["study"]),
     ]  # fmt: skip
 
@@ -209,7 +213,8 @@ def section(name: str, ledger: Mapping[str, Entry]) -> str:
 def _scale(own: Entry, changes: Sequence[str], fresh: bool) -> list[str]:
     hashed = f" Rows {own['rows']}." if own["rows"] else ""
     unfinished = f" Unfinished: {own['unfinished']} tasks are not done yet." if own["unfinished"] else ""
-    told = f"{_capital(own['scale'])} scale, {own['seeds']} seeds, {own['minutes']:g} minutes.{hashed}{unfinished}"
+    seeds = f"{own.get('seeds_done', own['seeds'])} of {own['seeds']}" if own["unfinished"] else own["seeds"]
+    told = f"{_capital(own['scale'])} scale, {seeds} seeds, {own['minutes']:g} minutes.{hashed}{unfinished}"
     claims = "\n".join(
         f"- {MARKS[one['verdict']]}: {_plain(one['claim'])}. {_plain(one['numbers'])}"
         for one in own["claims"]
