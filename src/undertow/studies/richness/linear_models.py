@@ -111,7 +111,11 @@ learnability = Study(
     claims=(
         Claim("the learned share of feature k is rho_k / (rho_k + kappa)", _shares_agree, place="equation 15"),
         Claim("the learnabilities sum to n, the number of training samples", _shares_add_up, place="equation 15"),
-        Claim("the generalisation loss is that of equation 16, to a tenth", _losses_agree, place="equation 16"),
+        Claim(
+            "the generalisation loss is that of equation 16, to a tenth", _losses_agree, place="equation 16",
+            cause="few samples: the drawn loss is above the equation's in all nine cases, by 11 % at exponent 2 and 30 "
+            "samples; at 100 samples by 1 to 4 %",
+        ),
         Claim("gradient flow saturates mode by mode, as 1 - exp(-rho_k t)", _saturates, place="equation 25"),
     ),
     figure=_learnability_figure,
