@@ -105,10 +105,11 @@ def check_folder(path: Path) -> None:
 
 def _no_checkpoints(place: Path) -> str:
     """What was looked for, and what lies there instead."""
+    from undertow.cli.screen import counted
     from undertow.training.checkpoint_files import ENDINGS
 
     others = sorted(one.name for one in place.iterdir() if one.is_file() and one.name[0] != ".")
-    beside = f", but {len(others)} other files, such as {others[0]}" if others else ""
+    beside = f", but {counted(len(others), 'other file')}, such as {others[0]}" if others else ""
     return f"{place} holds no checkpoints ({', '.join(ENDINGS)}, or what torch.save wrote){beside}."
 
 
