@@ -173,7 +173,7 @@ def test_folders_without_checkpoints_say_what_they_hold(capsys, tmp_path):
     code, _, err = call(capsys, "audit", tmp_path)
     assert code == 1
     endings = ".safetensors, .pth.tar, .pt.tar, .pt, .pth, .ckpt, .bin, .tar"
-    assert err == f"undertow: {tmp_path} holds no checkpoints ({endings}).\n"
+    assert err == f"undertow: {tmp_path} holds no checkpoints ({endings}, or what torch.save wrote).\n"
     (tmp_path / "last.pt").write_bytes(b"")
     assert "carry no epoch and no step (last.pt). Rename them" in call(capsys, "show", tmp_path)[2]
     (tmp_path / "last.pt").unlink()

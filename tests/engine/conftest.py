@@ -262,7 +262,8 @@ def cluster(task_folder):
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", token)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S", str(PATIENCE))
+        # Twice Ray's own: a server for us that died is noticed then, and undertow asks for another.
+        patch.setenv("RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S", "60")
         patch.setenv("PYTHONPATH", f"{task_folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
         patch.delenv("RAY_ADDRESS", raising=False)
         two = TwoNodes(folder)

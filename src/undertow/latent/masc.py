@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from undertow.features.moments import Moments
 
 
-CELLS, LEAST_ROWS = 4_000_000, 256
-"""Numbers of the product of directions and rows that are there at once: 16 MB; fewer rows would slow it down."""
+CELLS, LEAST_ROWS = 2_000_000, 256
+"""Numbers of the product of directions and rows that are there at once: 8 MB; fewer rows would slow it down."""
 
 
 class MASC(MomentsProbe):
