@@ -144,13 +144,13 @@ def _in_turns(
 ) -> list[Mapping[str, Tensor]]:
     """All sets of labels together, or one by one where MASC's directions of all would exceed the memory.
 
-    Those of one set may be as many numbers as the features.
+    Those of one set may be as many numbers as the features, and fitting them takes as much again.
     """
     if "masc" not in probes or not sight.holds({TRAIN: (layer,), TEST: (layer,)}):
         return [labels]
     rows = sight.features(TRAIN, layer)
     each = rows.numel() * rows.element_size()
-    together = (len(labels) + 1) * each <= room_for_fits(parse_size(sight.session.config.memory))
+    together = (2 * len(labels) + 1) * each <= room_for_fits(parse_size(sight.session.config.memory))
     return [labels] if together else [{fit: own} for fit, own in labels.items()]
 
 
