@@ -19,6 +19,8 @@ from undertow.labels.exports import Exports, cleanlab_table, labelstudio_interfa
 from undertow.labels.given_files import Shown
 from undertow.labels.review_order import spread
 
+# cleanlab forks its other processes, and a fork beside threads may wait for ever.
+ONE_PROCESS = {"n_jobs": 1}
 NAMES = np.array([*"abcdefg", '=cmd("x")', "-9", 'n<i>&"ne'])
 
 
@@ -55,8 +57,7 @@ def test_cleanlabs_columns_are_cleanlabs(digits):
     filters = pytest.importorskip("cleanlab.classification")
     kept = digits[1] >= 0
     found = ut.label_errors(features=digits[0][kept], labels=digits[1][kept])
-    # One job: its pool of forked processes waits for ever where a thread of another test held a lock.
-    own = filters.CleanLearning(find_label_issues_kwargs={"n_jobs": 1})
+    own = filters.CleanLearning(find_label_issues_kwargs=ONE_PROCESS)
     theirs = own.find_label_issues(labels=digits[1][kept], pred_probs=found.pred_probs)
     ours = cleanlab_table(found)
     assert set(theirs.columns) <= {*ours.columns, "sample_weight"}
@@ -87,7 +88,8 @@ def test_datalab_reads_the_table_and_the_probabilities(digits, tmp_path):
     found = ut.label_errors(features=digits[0][kept], labels=names)
     path = save_table(cleanlab_table(found), tmp_path / "a.csv")
     lab = datalab(data={"label": pd.read_csv(path)["given_label"].tolist()}, label_name="label", verbosity=0)
-    lab.find_issues(pred_probs=found.pred_probs.astype(np.float64), issue_types={"label": {}})
+    settings = {"clean_learning_kwargs": {"find_label_issues_kwargs": ONE_PROCESS}}
+    lab.find_issues(pred_probs=found.pred_probs.astype(np.float64), issue_types={"label": settings})
     theirs = lab.get_issues("label")
     assert theirs["given_label"].tolist() == names.tolist()
     assert theirs["predicted_label"].tolist() == pd.read_csv(path)["predicted_label"].tolist()
