@@ -21,7 +21,7 @@ demo: $(VENV)/.ready
 	$(BIN)/undertow demo
 
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --durations=30 --durations-min=10
 
 slow: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -m slow

@@ -52,6 +52,16 @@ def test_the_two_signs_differ_where_a_class_opposes_the_rest() -> None:
     assert everyone.predict(rows[-10:]).tolist() != [2] * 10
 
 
+def test_classes_count_by_their_rows_however_rows_are_read() -> None:
+    """Fails if the mean of all is the mean of the classes: a small class would turn them all."""
+    axis = torch.tensor([[1.0, 0.2], [1.0, -0.2], [-3.0, 0.0]]).double()
+    labels = torch.tensor([0] * 40 + [1] * 40 + [2] * 10)
+    parts = [TensorRows(axis[labels], (labels == c).nonzero()[:, 0]) for c in range(3)]
+    vectors = VeLPIC("all").fit_rows(parts).vectors_
+    assert (vectors[:, 0] > 0.9).all()
+    np.testing.assert_allclose(vectors, VeLPIC("all").fit(axis[labels], labels).vectors_, atol=1e-6)
+
+
 def test_after_a_relu_both_signs_agree(features: Features) -> None:
     rows, labels = features(200, 30)
     np.testing.assert_array_equal(
@@ -68,7 +78,9 @@ def test_every_way_to_fit_gives_the_same_vectors(features: Features, sign: str) 
     masc = MASC(0.9).fit(rows, labels)
     parts = [TensorRows(rows, (labels == c).nonzero()[:, 0]) for c in range(4)]
     np.testing.assert_allclose(VeLPIC(sign).fit_moments(moments).vectors_, whole, atol=1e-9)
-    by_bases = VeLPIC(sign).fit_bases(masc.bases_, moments.means, moments.counts)
+    by_bases = VeLPIC(sign).fit_bases(masc.bases_, moments.means, moments.counts, classes=list("abcd"))
+    names = np.array(list("abcd"))[VeLPIC(sign).fit(rows, labels).predict(rows)]
+    np.testing.assert_array_equal(by_bases.predict(rows), names)
     np.testing.assert_allclose(by_bases.vectors_, whole, atol=1e-9)
     np.testing.assert_allclose(VeLPIC(sign).fit_rows(parts).vectors_, whole, atol=1e-5)
 

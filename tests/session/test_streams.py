@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import subprocess
 import sys
 import tarfile
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +23,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import undertow as ut
-from undertow.data.streamed import SampleStream, open_reader
+from undertow.data.streamed import MapReader, SampleStream, open_reader
 from undertow.errors import BadData
 from undertow.features.stream import Batch
 from undertow.latent.layer import PROBES
@@ -113,6 +115,40 @@ SOURCES = {
 def streamed(source, where="train") -> Split:
     x = SampleStream(open_reader(source), where)
     return Split(x, x.labels)
+
+
+class Lost(Mapped):
+    """A worker process never brings the sample 300: it dies, or waits for ever."""
+
+    def __init__(self, samples, way: str) -> None:
+        super().__init__(samples)
+        self.way, self.reader = way, os.getpid()
+
+    def __getitem__(self, row):
+        if row == 300 and os.getpid() != self.reader:
+            os._exit(3) if self.way == "dies" else threading.Event().wait()
+        return super().__getitem__(row)
+
+
+@pytest.mark.parametrize(("way", "said"), [("dies", "exited unexpectedly"), ("waits", "timed out")])
+def test_samples_that_workers_do_not_bring_are_read_here(way, said):
+    """Fails (for ever, with a worker that waits) where workers are relied on."""
+    samples = train_samples()
+    reader = MapReader(Lost(samples, way), workers=2, patience=2.0)
+    with pytest.warns(UserWarning, match=said):
+        parts = list(reader.read(0, None, 50))
+    assert torch.equal(torch.cat([x for x, _ in parts]), samples.x)
+    assert torch.equal(torch.cat([y for _, y in parts]), samples.y)
+    assert sum(len(x) for x, _ in reader.read(0, None, 50)) == TRAIN  # by this process alone, without a word
+
+
+def test_an_error_of_a_sample_is_its_own(tmp_path):
+    class Broken(Mapped):
+        def __getitem__(self, row):
+            return super().__getitem__(row) if row != 300 else {}["no such picture"]
+
+    with pytest.raises(KeyError, match="no such picture"):
+        list(MapReader(Broken(train_samples()), workers=2).read(0, None, 50))
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -290,7 +326,7 @@ from importlib.util import find_spec
 from pathlib import Path
 import numpy as np, pyarrow as pa, pyarrow.parquet as pq, torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
-from undertow.data.streamed import SampleStream, open_reader
+from undertow.data.streamed import MapReader, SampleStream, open_reader
 torch.set_num_threads(1)
 WIDTH = 3072
 folder, count = Path(sys.argv[1]), int(sys.argv[2])

@@ -111,6 +111,35 @@ def test_hooks_give_the_same_bits_as_slices(net):
     assert torch.equal(made(x), expected)
 
 
+def test_one_sample_runs_before_the_cut(net):
+    """The deep part asks for no more of the shallow one than it needs."""
+    model, _, _, x, cut = net
+    outer, seen = Wrapper(model), []
+    found = find_cut(outer, f"inner.{cut}", x)
+    features = capture(outer, x, [found.name])[0][found.name]
+    next(model.children()).register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    Deep(outer, found)(features, x)
+    assert seen == [1]
+
+
+class Counted(nn.Module):
+    """Its deep part asks how many samples came in, which a prefix of one sample would tell wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.first(x).relu().reshape(len(x), 8))
+
+
+def test_a_deep_part_that_counts_samples_gets_all_before_the_cut():
+    model, x = Counted().eval(), draw(12, 6)
+    found = find_cut(model, "first", x)
+    features = capture(model, x, ["first"])[0]["first"]
+    assert torch.equal(Deep(model, found)(features, draw(12, 6, seed=3)), model(x))
+
+
 def test_one_pass_gives_several_cuts_and_stops_after_the_last():
     model, x = build_model("mlp:16-16-16", (1, 8, 8), 10, seed=0).eval(), draw(4, 1, 8, 8)
     ran = []
@@ -175,6 +204,8 @@ def test_recalibrated_statistics_are_those_of_the_composites_features():
     spec, shape = "svhn-cnn:width=2,dropout=0.5", (3, 32, 32)
     model = build_model(spec, shape, 10, seed=0).eval()
     net = compose(model, state(spec, shape, 1), state(spec, shape, 2), "block2")
+    for norm in (part for part in net.modules() if isinstance(part, batchnorm.KINDS)):
+        norm.num_batches_tracked.fill_(40)  # as after training: fails if these batches count too
     x, before = draw(12, *shape), deepcopy(net.state_dict())
     fixed = batchnorm.recalibrated(net, x, cut="block2")
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())

@@ -227,10 +227,11 @@ def attack(name: str, many: int, seed: int, part: tuple[int, int], source: Path)
         whole = changed.read_text(encoding="utf-8")
         changed.write_text(text, encoding="utf-8")
         try:
-            if run_tests(source, target, within) == "passed":
-                survived.append(where)
+            ended = run_tests(source, target, within)
         finally:
             changed.write_text(whole, encoding="utf-8")
+        print(f"{name}: {ended}: {where}", file=sys.stderr, flush=True)
+        survived += [where] if ended == "passed" else []
     killed = len(chosen) - len(survived)
     return {"module": name, "of": len(every), "tried": len(chosen), "killed": killed, "survived": survived}
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
+import warnings
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from pickle import PicklingError
 from statistics import median
 from typing import Any, Protocol, cast
 
@@ -39,6 +39,8 @@ Parts = tuple[Inputs, Tensor | None]
 SLOW = 1e-3
 """Seconds for a sample from which worker processes read samples."""
 TRIED = 16
+PATIENCE = 300.0
+"""Seconds more than it should take after which worker processes that bring no batch are given up."""
 READ = 256
 """Samples of a batch in the first pass."""
 KEPT = 512
@@ -60,34 +62,49 @@ class Reader(Protocol):
 class MapReader:
     """A source that gives any sample by its number."""
 
-    def __init__(self, dataset: Dataset[Any], collate: Any = None, workers: int | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        collate: Any = None,
+        workers: int | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
         self._dataset, self._collate, self._workers = dataset, collate, workers
+        self._patience = patience
 
     def __len__(self) -> int:
         return len(self._dataset)  # pyright: ignore[reportArgumentType]
 
     def read(self, start: int, stop: int | None, size: int) -> Iterator[Parts]:
-        """By worker processes where decoding a sample takes long."""
+        """By worker processes where decoding a sample takes long; what they do not bring is decoded here."""
         rows = range(start, len(self) if stop is None else stop)
-        for batch in self._batches(rows, size, self._count(rows)):
+        workers = self._count(rows)
+        if workers:
+            for batch in self._by_workers(rows, size, workers):
+                yield parted(batch)
+                rows = rows[size:]
+        for batch in self._loader(rows, size):
             yield parted(batch)
 
-    def _batches(self, rows: range, size: int, workers: int) -> Iterator[Any]:
+    def _by_workers(self, rows: range, size: int, workers: int) -> Iterator[Any]:
+        """Batches up to the first that no worker brings: one was lost, cannot be made, or waits for ever."""
+        each = _seconds(self._dataset, rows[:TRIED])
         # Beside Ray a forked process may inherit locks that nobody will ever open: it must begin anew.
-        anew = workers > 0 and beside_ray()
-        loader = DataLoader(
-            Subset(self._dataset, rows),
-            batch_size=size,
-            num_workers=workers,
-            collate_fn=self._collate or collated,  # no lambda: it may have to be sent
-            multiprocessing_context="spawn" if anew else None,
-        )
+        context = "spawn" if beside_ray() else None
+        more = {"timeout": self._patience + 10 * size * each, "multiprocessing_context": context}
         try:
-            return iter(loader)
-        except (AttributeError, TypeError, PicklingError):
-            if not anew:
-                raise
-            return self._batches(rows, size, 0)  # what cannot be sent is decoded here
+            yield from self._loader(rows, size, num_workers=workers, **more)
+        except Exception as error:  # a sample's own error comes again where it is read here
+            self._workers = 0
+            if isinstance(error, RuntimeError):
+                warnings.warn(
+                    f"Worker processes that read samples gave up ({error}). This process reads them now, more slowly.",
+                    stacklevel=2,
+                )
+
+    def _loader(self, rows: range, size: int, **more: Any) -> DataLoader[Any]:
+        collate = self._collate or collated  # no lambda: it may have to be sent
+        return DataLoader(Subset(self._dataset, rows), batch_size=size, collate_fn=collate, **more)
 
     def pick(self, rows: Sequence[int]) -> Inputs:
         """By number."""
@@ -96,17 +113,19 @@ class MapReader:
     def _count(self, rows: range) -> int:
         if self._workers is None:
             threads = torch.get_num_threads()
-            self._workers = threads if threads > 1 and self._is_slow(rows[:TRIED]) else 0
+            slow = threads > 1 and _seconds(self._dataset, rows[:TRIED]) > SLOW
+            self._workers = threads if slow else 0
         return self._workers if len(rows) > TRIED else 0
 
-    def _is_slow(self, rows: range) -> bool:
-        """Whether a sample takes long; by the median, since a busy machine makes some wait."""
-        taken: list[float] = []
-        for row in rows:
-            began = time.perf_counter()
-            _ = self._dataset[row]
-            taken.append(time.perf_counter() - began)
-        return bool(taken) and median(taken) > SLOW
+
+def _seconds(dataset: Dataset[Any], rows: range) -> float:
+    """How long a sample takes; the median, since a busy machine makes some wait."""
+    taken = [0.0]
+    for row in rows:
+        began = time.perf_counter()
+        _ = dataset[row]
+        taken.append(time.perf_counter() - began)
+    return median(taken[1:] or taken)
 
 
 def beside_ray() -> bool:

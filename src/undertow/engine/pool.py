@@ -131,7 +131,7 @@ class Worker:
         try:
             sent = self.pipe.recv_bytes()
         except (EOFError, OSError):
-            self._process.join()
+            self._leave()
             if self.task is None:
                 raise RunProblem(
                     f"A worker process could not start ({self._how()}). In a script, call this under "
@@ -163,11 +163,15 @@ class Worker:
         self.dismiss()
         if now:
             self._process.terminate()
+        self._leave()
+        self._process.close()
+
+    def _leave(self) -> None:
+        """Wait until its process has ended; one that cannot end is made to."""
         self._process.join(PATIENCE)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
-        self._process.close()
 
 
 def _serve(pipe: connection.Connection, workspace: Path, threads: int, memory: int | None) -> None:

@@ -30,7 +30,7 @@ class Cut:
 
     name: str
     shallow: frozenset[str]  # parameters and buffers that run up to it
-    chain: bool = False  # whether only the modules after it need to run for the deep part
+    chain: bool  # whether only the modules after it need to run for the deep part
     whole_prefix: bool = False  # whether the deep part needs as many samples before the cut as after it
     in_place: bool = False  # whether the deep part changes what it is given
 
