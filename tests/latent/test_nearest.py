@@ -113,6 +113,17 @@ def test_products_in_float32_name_the_neighbours_of_float64(dtype: torch.dtype) 
     assert torch.equal(ours, far.argmin(1))
 
 
+def test_products_with_rows_that_are_far_off_are_off_by_more() -> None:
+    """Fails if the rounding of a product grows with one of the two lengths alone."""
+    draw = torch.Generator().manual_seed(1)
+    rows = 100 * torch.randn(400, 40, generator=draw, dtype=torch.float64)
+    known = torch.cat([rows, rows + 1e-4 * torch.randn(400, 40, generator=draw, dtype=torch.float64)])
+    asked = 1e5 * torch.randn(300, 40, generator=draw, dtype=torch.float64)
+    nearness = asked @ known.T - known.square().sum(1) / 2
+    ours = KNN(1, "euclidean").fit(known, torch.arange(len(known))).predict(asked)
+    assert torch.equal(ours, nearness.argmax(1))
+
+
 @pytest.mark.parametrize("size", [1e-30, 1e30])
 def test_neighbours_whose_squares_float32_cannot_hold(size: float) -> None:
     draw = torch.Generator().manual_seed(0)

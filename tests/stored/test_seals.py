@@ -139,6 +139,20 @@ def test_a_flipped_state_resumes_to_nothing_else(run: Path):
             ut.train(config, run, resume=True)
 
 
+@pytest.mark.parametrize(
+    "name", ["run.json", "metrics.parquet", "labels.parquet", "checkpoints/epoch-000001.safetensors"]
+)
+def test_a_disk_that_gives_up_is_told(run: Path, name: str):
+    """A regular file, which the system then refuses to read, as a broken disk does."""
+    memory = Path("/proc/self/mem")
+    if not memory.exists():
+        pytest.skip("this system has no such file")
+    (run / name).unlink()
+    (run / name).symlink_to(memory)
+    with pytest.raises(BadFile, match=name):
+        _ = ut.open_run(run).metrics, ut.open_run(run).labels, ut.open_run(run).weights(1)
+
+
 def test_runs_of_before_the_seals_are_read(run: Path):
     """A folder without an id needs no seal anywhere."""
     facts = json.loads((run / "run.json").read_text())

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from undertow.errors import BadFile
 from undertow.sizes import show_size
-from undertow.stored.door import check_regular
+from undertow.stored.door import check_regular, opened
 from undertow.stored.seals import BLANK_SEAL, check_seal, stamp
 
 BROKEN = (
@@ -61,5 +61,5 @@ def check_archive(
     if full > most:
         sizes = f"of at most {show_size(most)}, got one that unpacks to {show_size(full)}"
         raise BadFile(path, "", f"wanted {what} {sizes}", next_step)
-    with path.open("rb") as file:
+    with opened(path) as file:
         check_seal(file, path, need=need)

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from undertow.errors import BadFile, ChangedFile, NotThere
+from undertow.errors import BadFile, ChangedFile, NotThere, UndertowError
 from undertow.files import write_text
 from undertow.sizes import show_size
 from undertow.stored.documents import Document
@@ -85,11 +86,20 @@ def decode(content: bytes, path: str, next_step: str = "") -> Any:
 def read_bytes(path: Path, most: int) -> bytes:
     """The content of a regular file of at most `most` bytes: no device, no pipe, nothing that never ends."""
     check_regular(path, most)
+    with opened(path) as file:
+        return file.read(most)
+
+
+@contextmanager
+def opened(path: Path) -> Generator[BinaryIO]:
+    """The file, for reading; a disk that gives up meanwhile, or says no, is told with its reason."""
     try:
         with path.open("rb") as file:
-            return file.read(most)
+            yield file
+    except UndertowError:
+        raise
     except OSError as error:
-        raise BadFile(path, "", f"it cannot be read ({error.strerror})") from error
+        raise BadFile(path, "", f"it cannot be read ({error.strerror or error})") from error
 
 
 def check_regular(path: Path, most: int | None = None) -> int:

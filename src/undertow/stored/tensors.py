@@ -22,7 +22,7 @@ import msgspec
 
 from undertow.errors import BadFile, ChangedFile, NotThere
 from undertow.files import aside
-from undertow.stored.door import check_regular
+from undertow.stored.door import check_regular, opened
 from undertow.stored.seals import BLANK, digest_of
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def seal_file(part: Path) -> None:
 def read_header(path: Path, *, need_seal: bool = False) -> Header:
     """The header, if it is as it was written."""
     check_regular(path)
-    with path.open("rb") as file:
+    with opened(path) as file:
         header = _parse(file, path)
     if header.sealed and header.words[HEADER] != _header_seal(header.values, header.words):
         raise ChangedFile(path)
@@ -113,7 +113,7 @@ def check_content(path: Path, *, need_seal: bool = False) -> Header:
     """Refuse a sealed file whose tensors are others than were written."""
     header = read_header(path, need_seal=need_seal)
     if header.sealed:
-        with path.open("rb") as file:
+        with opened(path) as file:
             file.seek(header.begin)
             if digest_of(file) != header.words[CONTENT]:
                 raise ChangedFile(path)
