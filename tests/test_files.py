@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import undertow as ut
+from undertow import files
 from undertow.errors import RunProblem
 from undertow.files import aside, is_unfinished, sweep, together, write_text
 
@@ -155,6 +156,18 @@ def test_files_that_belong_together_are_written_by_one_at_a_time(tmp_path: Path)
                 seen.append({(tmp_path / name).read_text() for name in ("one", "two")})
     assert seen
     assert all(len(own) == 1 for own in seen)
+
+
+def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(files, "WAIT", 0.0)
+    with (
+        together(tmp_path),
+        pytest.raises(RunProblem, match=r"another process has held it.*End that process"),
+        together(tmp_path),
+    ):
+        pass
+    with together(tmp_path):
+        write_text(tmp_path / "one", "free again")
 
 
 def test_a_folder_that_vanishes_while_it_is_written_is_said(tmp_path: Path):

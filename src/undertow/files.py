@@ -32,6 +32,9 @@ except ImportError:  # Windows has no such locks: what is old enough counts as l
 PART = ".part"
 """What the name of something unfinished ends with; readers pass such names over."""
 DAY = 86_400
+WAIT = 600.0
+"""Seconds for others who write the same files, which takes them a moment."""
+PAUSE = 0.02
 _PREFIX = ".undertow-"
 _swept: set[Path] = set()
 
@@ -95,18 +98,35 @@ def _remove_if_dead(left: Path) -> None:
 
 @contextmanager
 def together(folder: Path) -> Generator[None]:
-    """One writer at a time of this folder's files that belong together; others wait."""
+    """One writer at a time of this folder's files that belong together; others wait, but not for ever."""
     lock = None
-    with suppress(OSError):  # a filesystem without locks: then as it comes
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder, os.O_RDONLY)
-        if fcntl is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX)
     try:
+        with suppress(OSError):  # a folder that cannot be made is told by who writes into it
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(folder, os.O_RDONLY)
+        if lock is not None:
+            _wait_for(lock, folder)
         yield
     finally:
         if lock is not None:
             os.close(lock)
+
+
+def _wait_for(lock: int, folder: Path) -> None:
+    late = time.monotonic() + WAIT
+    while fcntl is not None:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > late:
+                raise RunProblem(
+                    f"Cannot write into {folder}: another process has held it for {WAIT // 60:.0f} minutes. End that "
+                    "process, or wait, and give the command again."
+                ) from None
+            time.sleep(PAUSE)
+        except OSError:  # a filesystem without locks: then as it comes
+            return None
+    return None
 
 
 @contextmanager

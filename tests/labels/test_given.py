@@ -67,11 +67,28 @@ def test_numbers_beyond_nine_keep_their_order():
         ([[0, 1]], r"one label per sample, got shape \(1, 2\)"),
         ([0.5, 1.0], "Scores are no labels"),
         ([0, -3], "got -3 at 1"),
+        ([0.0, 1e400], "wanted class numbers or names, got inf"),
+        ([0, 10**40], "wanted class numbers or names, got 1e"),
     ],
 )
 def test_labels_that_are_none_are_refused(labels, message):
     with pytest.raises(BadData, match=message):
         read_labels(labels)
+
+
+def test_numbers_that_are_names_are_classes_as_many_as_there_are():
+    """Fails by hanging: a class for every number up to the largest."""
+    given = read_labels([20260131, 2**40, None, 20260131])
+    assert given.labels.tolist() == [0, 1, -1, 0]
+    assert given.names == ("20260131", str(2**40))
+    assert len(read_labels([0, 999]).names) == 1000
+
+
+@pytest.mark.parametrize("labels", [np.arange(120), np.arange(120) // 2, [*range(119), 0]])
+def test_classes_that_have_no_others_to_compare_with(labels):
+    """Fails by a ValueError about NaN."""
+    with pytest.raises(BadData, match=r"wanted a class of \d+ samples or more.*numbers of samples\?"):
+        ut.label_errors(features=np.random.default_rng(0).normal(size=(120, 5)), labels=labels)
 
 
 def test_probabilities_are_checked():

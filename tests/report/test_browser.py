@@ -9,6 +9,7 @@ import json
 import threading
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -307,6 +308,44 @@ def test_hostile_names_do_nothing(visit, make_audit, tmp_path):
     assert page.evaluate("window.pwned") is None
     assert page.locator("main img").count() == page.locator(".suspect img").count()
     assert names[0] in page.locator("[data-control=map-probe]").inner_text()
+
+
+ATTACKS = (
+    "<svg/onload=window.pwned=1>", "</style></textarea></title><script>window.pwned=1</script>", "window.pwned=1",
+    "&lt;img src=x onerror=window.pwned=1&gt;", "<!--><script>window.pwned=1</script>", "{{constructor('pwned=1')()}}",
+    '<iframe srcdoc="<script>parent.pwned=1</script>">', "<meta http-equiv=refresh content='0;url=http://x.invalid'>",
+    "<base href=//x.invalid/>", "<a href=javascript:window.pwned=1>=cmd</a>", "]]>\u2028</svg><script>pwned=1</script>",
+    "<details open ontoggle=window.pwned=1>", "\u202e<style>@import'//x.invalid'</style>", "\x1b]0;x\x07<b>bold</b>",
+)  # fmt: skip
+
+
+def test_hostile_texts_and_labels_of_a_file_do_nothing(visit, tmp_path):
+    """Files of somebody else, from the command line to the page: texts, names of classes and of features."""
+    from undertow.cli import main
+
+    draw, count = np.random.default_rng(0), 40 * len(ATTACKS)
+    number = np.arange(count) % len(ATTACKS)
+    features = draw.normal(size=(count, 20)) + 4 * np.eye(len(ATTACKS), 20)[number]
+    wrong = np.arange(count) % 13 == 5
+    np.save(tmp_path / "f.npy", features.astype(np.float32))
+    names = np.array(ATTACKS)
+    pd.DataFrame({"label": names[np.where(wrong, (number + 1) % len(names), number)]}).to_csv(
+        tmp_path / "y.csv"
+    )
+    pd.DataFrame({"text": names[number]}).to_csv(tmp_path / "t.csv")
+    files = {
+        "features": f"<i>={tmp_path / 'f.npy'}",
+        "labels": tmp_path / "y.csv",
+        "texts": tmp_path / "t.csv",
+    }
+    options = [word for name, own in files.items() for word in (f"--{name}", str(own))]
+    assert main(["labels", *options, "--report", str(tmp_path / "found")]) == 0
+    page = visit((tmp_path / "found/report.html").as_uri(), ready=".suspect")
+    for one in page.locator("summary").all():
+        one.dispatch_event("click")
+    assert page.evaluate("[window.pwned, document.title.length > 0, frames.length]") == [None, True, 0]
+    assert page.locator("iframe, base, main script, main meta, main a[href^=javascript]").count() == 0
+    assert ATTACKS[3] in page.locator("main").inner_text(), "as it was written, not as what it spells"
 
 
 def test_a_csv_cell_is_no_formula(visit, make_audit, tmp_path):

@@ -32,6 +32,9 @@ from undertow.engine.store import Store
 from undertow.errors import UndertowError
 from undertow.integrations.look import Look
 from undertow.integrations.watch import Watch
+from undertow.labels.given import read_features
+from undertow.labels.given import read_labels as number_labels
+from undertow.labels.given_files import GivenFiles
 from undertow.repairing import load_repaired
 from undertow.repairing.export import save_repaired
 from undertow.report.study import read_study
@@ -51,6 +54,7 @@ class Kind:
 
     make: Callable[[Path], None]
     read: Callable[[Path], object]
+    sealed: bool = True  # else these are files of others: what fits is a value
 
 
 def network() -> nn.Module:
@@ -157,6 +161,30 @@ def read_labels(folder: Path) -> object:
     return repr(LabelsFile.read(folder / "cleaned.parquet"))
 
 
+def make_given(folder: Path) -> None:
+    features = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    np.save(folder / "x.npy", features)
+    np.savez_compressed(folder / "x.npz", a=features, b=features[:, :2])
+    pd.DataFrame(features, columns=list("abcd")).to_parquet(folder / "x.parquet")
+    labels = pd.DataFrame({"label": [*"cat"] * 10, "text": ['=1+"1"', "<b>", "a,b"] * 10})
+    labels.to_csv(folder / "y.csv")
+    labels.to_parquet(folder / "y.parquet")
+    np.save(folder / "y.npy", np.arange(30) % 3)
+    (folder / "y.txt").write_text("0\n1\n2\n" * 10)
+
+
+def read_given(folder: Path) -> object:
+    """As `undertow labels --features ... --labels ... --texts ...` does."""
+    found = [
+        GivenFiles(features=(str(folder / f"x.{kind}"),)).read_features()
+        for kind in ("npy", "npz", "parquet")
+    ]
+    views = [(one.title, one.rows.tolist()) for given in found for one in read_features(given)]
+    files = [GivenFiles(labels=folder / f"y.{kind}") for kind in ("csv", "parquet", "npy", "txt")]
+    labels = [(own.labels.tolist(), own.names) for own in (number_labels(one.read_labels()) for one in files)]
+    return views, labels, GivenFiles(texts=folder / "y.csv").read_shown(30).texts
+
+
 KINDS = {
     "repair": Kind(make_repair, read_repair),
     "study": Kind(make_study, lambda folder: studies_text([read_study(folder)], folder)),
@@ -165,6 +193,7 @@ KINDS = {
     "measured": Kind(read_cache, read_cache),
     "data": Kind(read_data_cache, read_data_cache),
     "labels": Kind(make_labels, read_labels),
+    "given": Kind(make_given, read_given, sealed=False),
 }
 
 
@@ -185,7 +214,7 @@ def outcome(kind: Kind, folder: Path, number: int) -> tuple[str, str]:
         path.write_bytes(content)
     if found == wanted:
         return "same", ""
-    unsealed = path.suffix == ".json" and b'"seal"' not in new
+    unsealed = not kind.sealed or (path.suffix == ".json" and b'"seal"' not in new)
     return "unsealed" if unsealed else "silent", f"case {number}: {path.name}: another result"
 
 

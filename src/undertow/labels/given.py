@@ -26,6 +26,12 @@ TOLERANCE = 1e-2
 """How far a row of probabilities may be from adding up to 1."""
 
 
+MOST = 100_000
+"""Class numbers from here on are names: 20260131 is one class, not the last of twenty million."""
+LARGEST = 2**53
+"""Numbers beyond it are no longer told apart in float64."""
+
+
 @dataclass(frozen=True, eq=False)
 class GivenLabels:
     """Class numbers, and what the classes are called."""
@@ -43,6 +49,10 @@ def read_labels(labels: Any, classes: int = 0) -> GivenLabels:
         return _numbered(array.astype(np.int64), classes)
     if array.dtype.kind == "f":
         whole = np.where(np.isnan(array), -1, array)
+        if not (np.abs(whole) < LARGEST).all():
+            raise BadData(
+                f"labels: wanted class numbers or names, got {whole[~(np.abs(whole) < LARGEST)][0]:g}."
+            )
         if (whole != np.round(whole)).any():
             raise BadData("labels: wanted class numbers or names, got broken numbers. Scores are no labels.")
         return _numbered(whole.astype(np.int64), classes)
@@ -69,6 +79,11 @@ def _numbered(numbers: np.ndarray, classes: int) -> GivenLabels:
             f"labels: wanted class numbers from 0 on, or -1 where missing, got {numbers[at]} at {at}."
         )
     count = max(classes, int(numbers.max(initial=-1)) + 1)
+    if count > max(classes, MOST):  # nobody has so many classes: these are names that are written as numbers
+        known, places = np.unique(numbers[numbers >= 0], return_inverse=True)
+        numbers = numbers.copy()
+        numbers[numbers >= 0] = places
+        return GivenLabels(torch.from_numpy(numbers), tuple(map(str, known.tolist())))
     return GivenLabels(torch.from_numpy(numbers), tuple(map(str, range(count))))
 
 

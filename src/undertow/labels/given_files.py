@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadData, BadValue, NotThere, unknown
+from undertow.room import check_room
 from undertow.spreadsheets import unguarded
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -183,8 +184,11 @@ def _numpy_arrays(path: Path, who: str, *, mapped: bool = False) -> dict[str, ND
         if path.suffix == ".npy":
             return {"": stored}
         with stored:
-            return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError) as error:
+            check_room(sum(one.file_size for one in stored.zip.infolist()), f"{who}: {path}")
+            return {name: np.asarray(stored[name]) for name in stored.files}
+    except BadData:
+        raise
+    except Exception as error:  # numpy's readers of damaged files raise of many kinds
         raise unreadable(path, who, "an array of numbers or texts, not of Python objects", error) from error
 
 
@@ -209,11 +213,16 @@ def _stacked(rows: list[Any], who: str) -> NDArray[Any]:
 
 
 def _parquet(path: Path, who: str) -> Any:
-    import pandas as pd
+    from pyarrow import parquet
 
     try:
-        return pd.read_parquet(path)
-    except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
+        with parquet.ParquetFile(path) as table:
+            told = table.metadata  # a small file can claim, and hold, rows without end
+            check_room(8 * told.num_rows * told.num_columns, f"{who}: {path}")
+            return table.read(use_threads=False).to_pandas(use_threads=False)
+    except BadData:
+        raise
+    except Exception as error:  # damaged files: pyarrow's errors, and Python's own
         raise unreadable(path, who, "a parquet table", error) from error
 
 

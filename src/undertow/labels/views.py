@@ -132,5 +132,11 @@ def _check_labels(labels: Tensor, classes: int) -> None:
         raise BadData(
             f"labels: wanted 0 to {classes - 1}, or -1 where missing, got {int(labels[bad])} at {int(bad)}."
         )
-    if len(labels[labels >= 0].unique()) < 2:
+    counts = labels[labels >= 0].unique(return_counts=True)[1].tolist()
+    if len(counts) < 2:
         raise BadData("labels: wanted samples of two classes or more, got one: nothing can be told apart.")
+    if max(counts) < FEWEST:
+        raise BadData(
+            f"labels: wanted a class of {FEWEST} samples or more, got {len(counts):,} classes of {max(counts)} at most: no "
+            "label can be judged by others of its class. Are these numbers of samples?"
+        )
