@@ -194,6 +194,7 @@ def attack(name: str, run: Path, place: Path, kills: int, rng: random.Random) ->
             told.failed.append(f"again: exit {code}")
         told.same += marks(out) == wanted
         told.left += sum(is_unfinished(path) for path in out.rglob("*"))
+        print(json.dumps(vars(told)), file=sys.stderr, flush=True)  # how far it is
         shutil.rmtree(out)
     return told
 

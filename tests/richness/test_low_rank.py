@@ -162,6 +162,26 @@ def test_outputs_far_from_zero_keep_their_digits():
     )
 
 
+def test_what_a_span_is_does_not_depend_on_how_many_outputs_say_it():
+    """64 times one function, and one that differs from it by a millionth: rounding, beside so large a sum."""
+    features, one, other = draw(50, 6), draw(50, 1, seed=1), draw(50, 1, seed=2)
+    outputs = torch.cat([one.expand(50, 64), one + 1e-6 * one.norm() * other / other.norm()], 1)
+    assert low_rank(features, outputs).rank == 1
+    assert d_lr(features, outputs) == pytest.approx(d_lr(features, one), rel=0, abs=1e-9)
+
+
+@pytest.mark.parametrize("count", [6, 7])
+def test_as_many_samples_as_features_are_few(count, recwarn):
+    """No more samples than features: each function of the samples is one of the features."""
+    d_lr(draw(count, 6), draw(count, 2))
+    assert len(recwarn) == (count == 6)
+    assert bool(low_rank(draw(count, 6), draw(count, 2)).note) == (count == 6)
+
+
+def test_two_samples_are_enough():
+    assert 0 <= low_rank(draw(2, 3), draw(2, 1)).value <= 1
+
+
 def test_few_samples_are_told_and_need_no_wide_matrix():
     """Fails if features wider than samples are multiplied the wrong way round, or pass unremarked."""
     features, outputs = sample(n=20, p=50)

@@ -120,6 +120,10 @@ def test_one_sample_runs_before_the_cut(net):
     next(model.children()).register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     Deep(outer, found)(features, x)
     assert seen == [1]
+    assert not found.in_place, "nothing is copied that nobody changes"
+    chain = find_cut(model, cut, x)
+    Deep(model, chain)(features, x)
+    assert (chain.chain, seen) == (True, [1]), "in a plain chain nothing runs before it"
 
 
 class Counted(nn.Module):
@@ -161,6 +165,7 @@ def test_features_survive_a_network_that_changes_them_in_place():
         )
     x = draw(8, 6)
     cut, expected = find_cut(model, "0", x), model(x)
+    assert cut.in_place
     with evaluating(model):
         features = capture(model, x, ["0", "2"])[0]
     assert (features["0"] < 0).any()

@@ -137,6 +137,6 @@ def _check_labels(labels: Tensor, classes: int) -> None:
         raise BadData("labels: wanted samples of two classes or more, got one: nothing can be told apart.")
     if max(counts) < FEWEST:
         raise BadData(
-            f"labels: wanted a class of {FEWEST} samples or more, got {len(counts):,} classes of {max(counts)} at most: no "
+            f"labels: wanted a class of {FEWEST} samples or more, got {len(counts):,} of {max(counts)} at most: no "
             "label can be judged by others of its class. Are these numbers of samples?"
         )
