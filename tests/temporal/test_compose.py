@@ -115,13 +115,12 @@ def test_one_sample_runs_before_the_cut(net):
     """The deep part asks for no more of the shallow one than it needs."""
     model, _, _, x, cut = net
     outer, seen = Wrapper(model), []
-    found = find_cut(outer, f"inner.{cut}", x)
+    found, chain = find_cut(outer, f"inner.{cut}", x), find_cut(model, cut, x)
     features = capture(outer, x, [found.name])[0][found.name]
     next(model.children()).register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     Deep(outer, found)(features, x)
     assert seen == [1]
     assert not found.in_place, "nothing is copied that nobody changes"
-    chain = find_cut(model, cut, x)
     Deep(model, chain)(features, x)
     assert (chain.chain, seen) == (True, [1]), "in a plain chain nothing runs before it"
 
