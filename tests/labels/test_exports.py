@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import io
 import json
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,10 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 from sklearn.datasets import load_digits
 
 import undertow as ut
-from undertow.errors import BadValue
+from undertow.errors import BadData, BadValue, UnknownName
 from undertow.labels.exports import Exports, cleanlab_table, labelstudio_interface, named_table, save_table
 from undertow.labels.given_files import Shown
 from undertow.labels.review_order import spread
@@ -144,6 +147,37 @@ def test_label_studio_tasks(named, shown, tmp_path):
             assert result["to_name"] == interface.find("Image").get("name")
             assert result["value"]["choices"] == [named.classes[int(named.proposed[row])]]
     assert ElementTree.fromstring(labelstudio_interface(named)).find("Text").get("value") == "$text"
+
+
+def test_label_studio_tasks_carry_pictures_that_have_no_file(named, digits, tmp_path):
+    pixels = digits[0].reshape(-1, 1, 8, 8)
+    written = named.export(to_labelstudio=tmp_path / "tasks.json", images=pixels)
+    assert written == [tmp_path / "tasks.json", tmp_path / "tasks.xml"]
+    assert ElementTree.fromstring(written[1].read_text()).find("Image").get("value") == "$image"
+    for task in json.loads(written[0].read_text())[:5]:
+        head, _, coded = task["data"]["image"].partition(",")
+        assert head == "data:image/png;base64"
+        with Image.open(io.BytesIO(base64.b64decode(coded))) as image:
+            seen = np.asarray(image)
+        expected = np.rint(pixels[task["data"]["sample"], 0] * (255 / pixels.max()))
+        np.testing.assert_allclose(seen, expected, atol=1)
+
+
+def test_export_and_review_in_python(named, tmp_path):
+    tasks = named.export(to_labelstudio=tmp_path / "tasks.json", texts=["question"] * 900)[0]
+    answered = json.loads(tasks.read_text())[:30]
+    for task in answered:
+        result = {"type": "choices", "value": {"choices": [str(NAMES[3])]}}
+        task["annotations"] = [{"result": [result]}]
+    (tmp_path / "export.json").write_text(json.dumps(answered))
+    done = named.reviewed(tmp_path / "export.json")
+    rows = [task["data"]["sample"] for task in answered]
+    assert {named.classes[one] for one in done.labels[rows].tolist()} == {str(NAMES[3])}
+    assert len(done.changed) + len(done.confirmed) == 30
+    with pytest.raises(UnknownName, match="Did you mean 'to_labelstudio'"):
+        named.export(labelstudio=tmp_path / "tasks.json")
+    with pytest.raises(BadData, match="texts: wanted one for each of 900 samples in their order, got 1"):
+        named.export(to_labelstudio=tmp_path / "tasks.json", texts=["one"])
 
 
 def test_fiftyone_fields(named, shown, tmp_path):

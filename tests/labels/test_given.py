@@ -6,10 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.datasets import load_wine
+from sklearn.metrics import average_precision_score
 
 import undertow as ut
 from undertow.errors import BadData, BadValue
-from undertow.labels.given import read_labels, read_probabilities
+from undertow.labels.given import evened, read_features, read_labels, read_probabilities
+from undertow.labels.judge import judge_labels
+from undertow.labels.views import View
 
 NAN = float("nan")
 
@@ -158,6 +162,90 @@ def test_probabilities_alone_and_several(planted):
     assert (found.proposed < 5).all()
     with pytest.raises(BadData, match=r"probabilities: wanted \(1000, 5\)"):
         ut.label_errors(pred_probs=one[:, :4] / one[:, :4].sum(1, keepdim=True), labels=given)
+
+
+def test_probabilities_by_name_and_stacked(planted):
+    rows, true, given = planted
+    far = torch.cdist(rows, torch.stack([rows[true == one].mean(0) for one in range(5)]))
+    one, other = (-far).softmax(1), (-(far**2) / 4).softmax(1)
+    listed = ut.label_errors(pred_probs=[one, other], labels=given)
+    for several in ({"a": one, "b": other}, torch.stack([one, other]), np.stack([one, other])):
+        assert ut.label_errors(pred_probs=several, labels=given).scores.equal(listed.scores)
+
+
+def wine():
+    """Thirteen measurements in their own units, and labels of which a quarter is wrong."""
+    x, true = load_wine(return_X_y=True)
+    drawn = np.random.default_rng(0)
+    return (
+        x,
+        true,
+        np.where(drawn.random(len(true)) < 0.25, (true + drawn.integers(1, 3, len(true))) % 3, true),
+    )
+
+
+def test_columns_in_other_units_do_not_drown_the_others():
+    """One column of wine has 99.8 % of all variance: as it stands, neighbours see nothing else."""
+    x, true, given = wine()
+    found = ut.label_errors(features=x, labels=given)
+    assert average_precision_score(true != given, found.scores) > 0.97
+    alone = judge_labels(torch.from_numpy(given), 3, [View(rows=torch.from_numpy(x).float())])
+    assert average_precision_score(true != given, alone.scores) < 0.95
+    assert any("units. Each column was divided" in note for note in found.notes)
+    again = ut.label_errors(features=x * 10.0 ** np.arange(13), labels=given)
+    assert again.scores.numpy() == pytest.approx(found.scores.numpy(), abs=1e-3)
+
+
+def test_columns_on_one_scale_are_left_as_they_are(planted, tmp_path):
+    rows, _, given = planted
+    assert not any("units" in note for note in ut.label_errors(features=rows, labels=given).notes)
+    view, note = evened(View(rows=rows))
+    assert (view.rows is rows, note) == (True, "")
+    wide = rows.clone()
+    wide[:, 2] *= 1000
+    np.save(tmp_path / "wide.npy", wide.numpy())
+    (mapped,) = read_features(np.load(tmp_path / "wide.npy", "c"))
+    kept, note = evened(mapped)
+    assert kept is mapped  # a file may be larger than the memory
+    assert note.endswith("Divide each column by its standard deviation before you search.")
+    still = torch.zeros(60, 3)
+    assert evened(View(rows=still))[0].rows is still
+    still[:, 1] = torch.arange(60) * 1e3  # two columns that are all zeros stay so
+    even, _ = evened(View(rows=torch.cat([still, rows[:60] * 1e-3], 1)))
+    assert even.rows[:, 0].abs().max() == 0
+    assert torch.isfinite(even.rows).all()
+
+
+@pytest.mark.parametrize(
+    "renamed", [lambda y: y + 1, lambda y: 3 * y, lambda y: 10 - y], ids=["from 1", "gaps", "back"]
+)
+def test_numbers_that_nobody_is_given_make_no_difference(renamed):
+    """Fails if a class that is never given counts among those that a label could be."""
+    x, _, given = wine()
+    plain, other = (ut.label_errors(features=x, labels=one) for one in (given, renamed(given)))
+    assert (plain.rate.low, plain.rate.high) == pytest.approx((other.rate.low, other.rate.high), abs=0.03)
+    order = plain.scores.argsort(descending=True)[:20]
+    assert other.scores[order].numpy() == pytest.approx(plain.scores[order].numpy(), abs=0.1)
+    assert set(other.proposed.unique().tolist()) <= {-1, *renamed(np.arange(3)).tolist()}
+    assert other.pred_probs.shape[1] == other.noise_matrix.shape[0] == len(other.classes)
+    assert other.pred_probs.sum(1) == pytest.approx(1, abs=1e-4)
+    assert other.noise_matrix.sum(1) == pytest.approx(1)
+    assert other.beliefs.sum(1).numpy() == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ("wine.npy", r"got the text 'wine.npy'. Load the file first"),
+        (
+            pd.DataFrame({"a": [1.0] * 60, "maker": ["x"] * 60}),
+            "got no numbers in column maker. Leave it out",
+        ),
+    ],
+)
+def test_features_that_are_no_numbers_are_named(features, message):
+    with pytest.raises(BadData, match=message):
+        ut.label_errors(features=features, labels=[0, 1] * 30)
 
 
 def test_what_does_not_go_together_is_refused(planted):

@@ -188,7 +188,9 @@ def test_twins_are_told(blobs, flipped):
     rows, true = blobs([100] * 4)
     twice, labels = torch.cat([rows, rows[:40]]), torch.cat([true, true[:40]])
     found = judge_labels(labels, 4, [View("clip", rows=twice)])
-    assert any(note.startswith("80 samples have a twin with the same clip.") for note in found.notes)
+    assert any(
+        note.startswith("80 samples have a twin, with the same numbers in clip.") for note in found.notes
+    )
     assert not judge_labels(true, 4, [View(rows=rows)]).notes
 
 

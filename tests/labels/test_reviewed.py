@@ -7,11 +7,13 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from undertow.errors import UndertowError
 from undertow.labels.given import read_labels
 from undertow.labels.given_files import GivenFiles, as_labels, read_label_file
 from undertow.labels.reviewed import apply_review, read_review
+from undertow.training.labels_file import LabelsFile
 
 GIVEN = read_labels(["cat", "dog", "cat", None, "=owl", "dog"])  # =owl, cat, dog
 
@@ -203,10 +205,59 @@ def test_features_of_files(tmp_path):
         read("@a.npy", "@a.npy")
 
 
-def test_labels_must_not_be_features(tmp_path):
-    pd.DataFrame({"p": [1.0], "label": [1]}).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(UndertowError, match="Labels must not be features"):
-        GivenFiles(features=(str(tmp_path / "a.parquet"),)).read_features()
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_one_table_with_features_and_labels(tmp_path, ending):
+    path = tmp_path / f"a.{ending}"
+    save = {"parquet": pd.DataFrame.to_parquet, "csv": pd.DataFrame.to_csv}[ending]
+    save(
+        pd.DataFrame({"p": [1.5, 2, 4], "label": ["b", "a", "b"], "q": [3, 1, 2], "text": list("xyz")}),
+        path,
+        index=False,
+    )
+    files = GivenFiles(features=(str(path),), labels=path, texts=path)
+    assert files.read_features()["a"].tolist() == [[1.5, 3], [2, 1], [4, 2]]
+    assert files.read_labels(3).tolist() == ["b", "a", "b"]
+    assert files.read_shown(3).texts == ("x", "y", "z")
+    with pytest.raises(
+        UndertowError, match="Labels must not be features: leave it out, or give the same file"
+    ):
+        GivenFiles(features=(str(path),), labels=tmp_path / "b.csv").read_features()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_row_number_is_no_feature(tmp_path, ending):
+    path = tmp_path / f"a.{ending}"
+    save = {"parquet": pd.DataFrame.to_parquet, "csv": pd.DataFrame.to_csv}[ending]
+    save(pd.DataFrame({"id": [1, 2, 3], "p": [1.5, 2, 4]}), path, index=False)
+    with pytest.raises(UndertowError, match=r"column id of .* only numbers the rows. Leave it out"):
+        GivenFiles(features=(str(path),)).read_features()
+
+
+def test_a_csv_of_features_names_what_is_no_number(tmp_path):
+    (tmp_path / "a.csv").write_text("p,maker\n1,x\n,y\n")
+    with pytest.raises(UndertowError, match=r"wanted numbers in column maker of .*, got 'x'. Leave it out"):
+        GivenFiles(features=(str(tmp_path / "a.csv"),)).read_features()
+    (tmp_path / "a.csv").write_text("p,q\n1,3\n,5\n")
+    assert np.isnan(GivenFiles(features=(str(tmp_path / "a.csv"),)).read_features()["a"][1, 0])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_cleaned_labels_are_searched_again_and_reviewed_again(tmp_path, ending):
+    """Fails if samples that were left out move the labels of all that follow."""
+    path = tmp_path / f"cleaned.{ending}"
+    LabelsFile.of(torch.tensor([0, 2, 3]), torch.tensor([1, 0, 1])).write(path, ("cat", "dog"))
+    assert read_label_file(path, 5).tolist() == ["dog", None, "cat", "dog", None]
+    assert read_label_file(path).tolist() == ["dog", None, "cat", "dog"]
+    LabelsFile.of(torch.tensor([0, 2]), torch.tensor([1, 0])).write(path)
+    assert read_label_file(path, 4).tolist() == [1, -1, 0, -1]
+    with pytest.raises(UndertowError, match="has sample 2, but there are 2 samples, 0 to 1"):
+        read_label_file(path, 2)
+    assert LabelsFile.read(path).label.tolist() == [1, 0]  # as `train --labels` reads it
+    pd.DataFrame({"sample": [1, 1], "label": [0, 1]}).to_csv(tmp_path / "twice.csv", index=False)
+    with pytest.raises(UndertowError, match="sample 1 more than once"):
+        read_label_file(tmp_path / "twice.csv")
+    pd.DataFrame({"sample": ["a.png", "b.png"], "label": [0, 1]}).to_csv(tmp_path / "names.csv", index=False)
+    assert read_label_file(tmp_path / "names.csv").tolist() == [0, 1]  # names of samples, in their order
 
 
 def test_pictures_in_the_order_in_which_people_count(tmp_path):

@@ -184,6 +184,40 @@ def test_a_file_written_by_pandas_and_read_back(tmp_path: Path):
     assert LabelsFile.read(tmp_path / "b.parquet").mark == read.mark
 
 
+def test_label_files_as_they_are_published(tmp_path: Path):
+    """CIFAR-N comes as a dict of arrays in the order of the set, without sample numbers."""
+    true = ut.load_data("digits").train.y
+    people = np.where(np.random.default_rng(0).random(len(true)) < 0.2, 7, true.numpy())
+    pt, table, array = (tmp_path / name for name in ("human.pt", "human.csv", "human.npy"))
+    torch.save({"clean_label": true.numpy(), "worse_label": people, "time": np.ones((9, 2))}, pt)
+    pd.DataFrame({"worse_label": people, "clean_label": true}).to_csv(table, index=False)
+    np.save(array, people)
+    read = [LabelsFile.read(Path(name)) for name in (f"{pt}:worse_label", f"{table}:worse_label", str(array))]
+    assert len({one.mark for one in read}) == 1
+    assert read[0].label.tolist() == people.tolist()
+    source = load_source(CLEANED).train
+    given = read[0].apply(source, 10, known=True)
+    assert torch.equal(given.true, true)
+    with pytest.raises(UnknownName, match="Did you mean 'worse_label'"):
+        LabelsFile.read(Path(f"{pt}:worst_label"))
+    with pytest.raises(UnknownName, match="Did you mean 'worse_label' or 'clean_label'"):
+        LabelsFile.read(table)
+    np.save(array, people[:100])
+    with pytest.raises(BadData, match="a label for each of 1297 training samples in their order, got 100"):
+        LabelsFile.read(array).apply(source, 10, known=True)
+
+
+def test_a_column_of_a_file_is_trained_on(tmp_path: Path):
+    true = ut.load_data("digits").train.y
+    pd.DataFrame({"worse": (true + 1) % 10, "label": true}).to_parquet(tmp_path / "people.parquet")
+    run = ut.train(
+        replace(CLEANED, labels=f"{tmp_path}/people.parquet:worse", epochs=1, checkpoints="1"),
+        tmp_path / "run",
+    )
+    assert torch.equal(run.data().train.y, (true + 1) % 10)
+    assert torch.equal(ut.open_run(tmp_path / "run").data().train.true, true)
+
+
 BAD: dict[str, tuple[dict[str, list[object]], type[UndertowError], str]] = {
     "near name": ({"samples": [0], "label": [1]}, UnknownName, "no column in .*'sample'. Did you mean 'samples'"),
     "other names": ({"x": [0], "y": [1]}, UnknownName, "A labels file has the columns sample and label"),
@@ -224,7 +258,9 @@ def test_files_that_are_no_tables(tmp_path: Path):
     (tmp_path / "nothing.csv").touch()
     with pytest.raises(BadData, match=r"nothing\.csv: wanted a table of labels"):
         LabelsFile.read(tmp_path / "nothing.csv")
-    with pytest.raises(BadValue, match=r"wanted a \.parquet or \.csv file, got '.*labels\.xlsx'"):
+    with pytest.raises(
+        BadValue, match=r"wanted a \.parquet or \.csv or \.npy or \.pt file, got '.*labels\.xlsx'"
+    ):
         LabelsFile.read(tmp_path / "labels.xlsx")
 
 

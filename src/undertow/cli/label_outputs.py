@@ -37,7 +37,7 @@ class Outputs:
     clean: CleanWay | None = None
     """relabel gives suspects the proposed label, drop leaves them out; needs --cleaned."""
     cleaned: Path | None = None
-    """The .parquet file for `undertow train --labels`."""
+    """The .parquet or .csv file for `undertow train --labels`; only a parquet file says which samples it is for."""
     above: float | None = None
     """With --clean, suspect labels with a higher score than this, instead of the flagged ones."""
     pred_probs: Path | None = None
@@ -49,7 +49,7 @@ class Outputs:
             raise BadValue("labels --top", "0 or more", self.top)
         if self.clean is not None and self.cleaned is None:
             raise BadUsage("labels: --clean needs a file to write to. Add --cleaned cleaned.parquet.")
-        kinds = (("out", (".parquet", ".csv")), ("cleaned", (".parquet",)), ("pred_probs", (".npy",)))
+        kinds = (("out", (".parquet", ".csv")), ("cleaned", (".parquet", ".csv")), ("pred_probs", (".npy",)))
         for name, endings in kinds:
             path: Path | None = getattr(self, name)
             if path is not None and path.suffix not in endings:

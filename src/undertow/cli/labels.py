@@ -170,6 +170,7 @@ def _search_run(
     from undertow.cli.chosen import recommend
     from undertow.labels.choice import choose_checkpoint
     from undertow.labels.search import label_errors, search_config
+    from undertow.labels.thumbnails import are_pictures
     from undertow.session.session import Session
 
     opened = open_given(run, theirs)
@@ -177,6 +178,8 @@ def _search_run(
     if samples.note and not quiet:
         console().print(f"Note: {samples.note}", markup=False)
     shown = files.read_shown(len(samples.train))
+    if shown.files is None and shown.pixels is None and are_pictures(samples.train.x):
+        shown = replace(shown, pixels=samples.train.x)
     with outputs.kept_in(opened.path) as folder:
         session = Session(
             opened, samples, config=search_config(config), out=folder, progress=ProgressBar(quiet=quiet)

@@ -4,10 +4,10 @@
     named_table(found)                       # the table with names of classes, texts and files where they are known
 
 Cleanlab: its column names beside ours, one row per sample. Label Studio: flagged and unlabelled samples in the order
-in which to review them, with proposals as predictions, and the labelling interface beside them as .xml; picture files
-are served by its local storage with the picture folder as its root. FiftyOne: one JSON object per sample for
-`fiftyone.Sample.from_dict`. Hugging Face: columns in the order of the data set's rows, for
-`concatenate_datasets([data, columns], axis=1)`.
+in which to review them, with proposals as predictions, and the labelling interface beside them as .xml. Picture files
+are served by its local storage with the picture folder as its root; pictures without files lie in the tasks.
+FiftyOne: one JSON object per sample for `fiftyone.Sample.from_dict`. Hugging Face: columns in the order of the data
+set's rows, for `concatenate_datasets([data, columns], axis=1)`.
 """
 
 import json
@@ -23,6 +23,8 @@ import numpy as np
 from undertow.errors import BadValue
 from undertow.files import aside, write_text
 from undertow.labels.given_files import Shown
+from undertow.labels.thumbnails import thumbnails
+from undertow.pictures import png_address
 from undertow.spreadsheets import write_csv
 from undertow.stored.tables import write_table as write_sealed
 
@@ -40,6 +42,8 @@ NOTHING = Shown()
 CONTROL, OBJECT = "label", "sample"
 """What Label Studio calls the choice and the sample in the interface that we write."""
 LOCAL_FILES = "/data/local-files/?d="
+WIDEST_TASK = 512
+"""Pixels of a side of a picture that lies in its task."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +129,8 @@ def labelstudio_tasks(found: "LabelErrors", shown: Shown = NOTHING) -> list[dict
 
 def labelstudio_interface(found: "LabelErrors", shown: Shown = NOTHING) -> str:
     """The labelling interface that the tasks belong to."""
-    kind = ("Image", "$image") if shown.files is not None else ("Text", "$text")
+    pictures = shown.files is not None or shown.pixels is not None
+    kind = ("Image", "$image") if pictures else ("Text", "$text")
     choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in found.classes)
     return (
         '<View>\n  <Header value="$about"/>\n'
@@ -170,6 +175,8 @@ def _task_data(found: "LabelErrors", shown: Shown, row: int) -> dict[str, Any]:
     }  # fmt: skip
     if shown.files is not None:
         data["image"] = LOCAL_FILES + quote(_inside(shown.files, row))
+    elif shown.pixels is not None:
+        data["image"] = png_address(thumbnails(shown.pixels, [row], WIDEST_TASK)[0])
     return data
 
 

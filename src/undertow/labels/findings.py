@@ -5,13 +5,16 @@ found.table                                      # sample, given, proposed, scor
 print(found.rate)                                # 37.2 % of the labels are wrong (31.4 to 43.0 %; ...), or cannot tell
 found.suspects(50)
 found.clean("relabel").write(path)               # for `undertow train --labels`
+found.export(to_labelstudio="tasks.json")        # labels to review, for other programs
+found.reviewed("export.json").labels             # the labels with people's answers in their places
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,6 +31,8 @@ from undertow.training.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from undertow.labels.reviewed import Reviewed
 
 NONE = -1
 """In place of a class: none is proposed, or none was given."""
@@ -131,6 +136,30 @@ class LabelErrors:
         if self.run is not None:
             return self.run.labels_file(rows, labels[rows])
         return LabelsFile.of(rows, labels[rows])
+
+    def export(self, *, texts: Any = None, images: Any = None, **files: str | Path) -> list[Path]:
+        """Write files for other programs; those written.
+
+        Args:
+            texts: (N,) texts of the samples, to show them.
+            images: (N, C, H, W) pixels, or N paths of picture files.
+            files: to_cleanlab (.csv or .parquet), to_labelstudio (.json), to_fiftyone (.jsonl), to_huggingface
+                (.parquet).
+        """
+        from undertow.labels.exports import Exports
+        from undertow.labels.given_files import Shown
+
+        if unwanted := [name for name in files if name not in Exports.__dataclass_fields__]:
+            raise unknown("kind of export", unwanted[0], Exports.__dataclass_fields__)
+        chosen = Exports(**{name: Path(path) for name, path in files.items()})
+        return chosen.write(self, Shown.of(texts, images).check(len(self.given)))
+
+    def reviewed(self, path: str | Path) -> Reviewed:
+        """People's answers in a .csv or .parquet table or in a Label Studio export, in their places."""
+        from undertow.labels.given import GivenLabels
+        from undertow.labels.reviewed import apply_review, read_review
+
+        return apply_review(GivenLabels(self.given, self.classes), read_review(Path(path)), str(path))
 
     def _instead(self, suspected: Tensor) -> Tensor:
         """What suspects are called instead: the proposal, or the likeliest other class where they were not flagged."""

@@ -2,6 +2,7 @@
 
     given = read_labels(["cat", "dog", None, "cat"])     # given.labels: (N,) 0, 1, -1, 0; given.names: ("cat", "dog")
     read_features({"clip": A, "dino": B})                # views that never saw the labels
+    evened(view)                                         # columns on one scale, where one of them drowns the others
     read_probabilities(P), read_probabilities([P, Q])
 
 A label is missing where it is -1, NaN, None or an empty text: such samples are proposed for, but not judged.
@@ -12,7 +13,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import floor
 from mmap import mmap
+from os import PathLike
 from typing import Any, cast
 
 import numpy as np
@@ -20,10 +23,14 @@ import torch
 from torch import Tensor
 
 from undertow.errors import BadData
+from undertow.labels.shelf import slices
 from undertow.labels.views import View
 
 TOLERANCE = 1e-2
 """How far a row of probabilities may be from adding up to 1."""
+DROWNS, WIDER = 0.9, 10.0
+"""Columns so many times wider than the middle one that together have this share of all variance are in other units:
+neighbours and class directions see nothing else."""
 
 
 MOST = 100_000
@@ -117,13 +124,48 @@ def _view(given: Any, name: str) -> View:
     return View(name, rows=rows, file=cast("mmap", given.base) if mapped else None)
 
 
+def evened(view: View) -> tuple[View, str]:
+    """The view as it is, or with each column divided by its own spread; and what to say of it.
+
+    In a table of measurements one column may be in thousands and the others in parts of one. Features of a network
+    share one scale, and the spreads of their columns mean something.
+    """
+    spread = _spread(view.rows)
+    total = float((spread**2).sum())
+    if not total > 0:  # nothing varies, or there is a NaN, which is refused later
+        return view, ""
+    wide = spread > WIDER * spread[spread > 0].median()
+    share = float((spread[wide] ** 2).sum()) / total
+    if share <= DROWNS:
+        return view, ""
+    which = f"Column {int(wide.nonzero()[0])}" if int(wide.sum()) == 1 else f"{int(wide.sum())} columns"
+    note = (
+        f"{which} of {view.title} held {floor(1000 * share) / 10:.1f} % of all variance, as happens where columns "
+        "have different units."
+    )
+    if view.file is not None:
+        return view, f"{note} Divide each column by its standard deviation before you search."
+    rows = (view.rows - view.rows.mean(0)) / torch.where(spread > 0, spread, 1.0).float()
+    return View(view.name, rows=rows), f"{note} Each column was divided by its standard deviation."
+
+
+def _spread(rows: Tensor) -> Tensor:
+    """(D,) float64: standard deviations, block by block."""
+    centre, total = rows[:1000].double().mean(0), torch.zeros(2, rows.shape[1], dtype=torch.float64)
+    for part in slices(len(rows), rows.shape[1]):
+        away = rows[part].double() - centre
+        total += torch.stack([away.sum(0), (away**2).sum(0)])
+    mean, square = total / len(rows)
+    return (square - mean**2).clamp(min=0).sqrt()
+
+
 def _rows(given: Any, where: str) -> Tensor:
     if isinstance(given, Tensor):
         rows = given.detach()
     else:
         array = np.asarray(given)
         if array.dtype.kind not in "iufb":
-            raise BadData(f"{where}: wanted numbers (N, D), got {array.dtype}.")
+            raise BadData(f"{where}: wanted numbers (N, D), got {_came(given, array)}.")
         with warnings.catch_warnings(
             action="ignore", category=UserWarning
         ):  # of arrays that must not be written to
@@ -133,11 +175,29 @@ def _rows(given: Any, where: str) -> Tensor:
     return rows.flatten(1).float()
 
 
+def _came(given: Any, array: np.ndarray) -> str:
+    """What came instead of numbers."""
+    if isinstance(given, str | PathLike):
+        return f"the text {str(cast('str', given))!r}. Load the file first, for example with numpy.load"
+    if (columns := getattr(given, "columns", None)) is not None:
+        texts = [str(name) for name in columns if not is_number(given[name].dtype)]
+        return f"no numbers in column {', '.join(texts)}. Leave it out" if texts else str(array.dtype)
+    return str(array.dtype)
+
+
+def is_number(kind: Any) -> bool:
+    """Whether a column of this dtype holds numbers."""
+    return getattr(kind, "kind", "O") in "iufb"
+
+
 def read_probabilities(given: Any) -> list[Tensor]:
-    """One table of probabilities (N, C), or several."""
+    """One table of probabilities (N, C), or several: listed, by name, or as (K, N, C)."""
     if given is None:
         return []
-    several = isinstance(given, Sequence) and not isinstance(given, str) and np.ndim(given[0]) == 2
+    if isinstance(given, Mapping):
+        return [_probabilities(one) for one in cast("Mapping[str, Any]", given).values()]
+    listed = isinstance(given, Sequence) and not isinstance(given, str) and np.ndim(given[0]) == 2
+    several = listed or getattr(given, "ndim", 2) == 3
     return [_probabilities(one) for one in (cast("Sequence[Any]", given) if several else [given])]
 
 

@@ -4,13 +4,14 @@
     label_errors(features=files.read_features(), labels=files.read_labels())
     files.read_shown(count)            # Shown: texts, picture files or pixels in sample order, where given
 
-A table's column is called label (text), or is the only one. In a csv or txt file an empty cell and nan are missing;
-NA and None may be names of classes.
+A table's column is called label (text), or is the only one. Labels beside a column sample belong to those samples, and
+samples that are not listed have none. In a csv or txt file an empty cell and nan are missing; NA and None may be names
+of classes. One table may hold features, label and text.
 """
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +24,7 @@ from undertow.room import check_room
 from undertow.spreadsheets import unguarded
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
-ARRAYS = (".npy", ".npz", ".parquet")
+ARRAYS = (".npy", ".npz", ".parquet", ".csv")
 COLUMNS = (".csv", ".parquet", ".npy", ".npz", ".txt")
 """A cell of text that begins like a formula is written behind an apostrophe, as spreadsheets run it otherwise."""
 WHOLE = re.compile(r"[-+]?(0|[1-9]\d*)(\.\d*)?")
@@ -35,7 +36,26 @@ class Shown:
 
     texts: tuple[str, ...] | None = None
     files: tuple[Path, ...] | None = None
-    pixels: NDArray[Any] | None = None  # (N, C, H, W)
+    pixels: Any = None  # (N, C, H, W), an array or a tensor
+
+    @classmethod
+    def of(cls, texts: Any = None, images: Any = None) -> "Shown":
+        """Texts, and pixels (N, C, H, W) or paths of picture files, as Python has them."""
+        words = (
+            None if texts is None else tuple("" if one is None or one != one else str(one) for one in texts)
+        )
+        if images is None or getattr(images, "ndim", 1) == 4:
+            return cls(words, pixels=images)
+        return cls(words, tuple(Path(one) for one in images))
+
+    def check(self, count: int, texts: str = "texts", images: str = "images") -> "Shown":
+        """Itself, if there is one of each for each of `count` samples."""
+        for name, found in ((texts, self.texts), (images, self.files), (images, self.pixels)):
+            if found is not None and len(found) != count:
+                raise BadData(
+                    f"{name}: wanted one for each of {count} samples in their order, got {len(found)}."
+                )
+        return self
 
     @property
     def any(self) -> bool:
@@ -48,7 +68,7 @@ class GivenFiles:
     """What to search without a run, and how samples are shown."""
 
     features: tuple[str, ...] | None = None
-    """Without a run: features (samples, numbers) as .npy, .npz or .parquet; several as clip=a.npy,dino=b.npy."""
+    """Without a run: features (samples, numbers) as .npy, .npz, .parquet or .csv; several as clip=a.npy,dino=b.npy."""
     labels: Path | None = None
     """Their labels, numbers or names: .csv, .parquet, .npy or .txt; the column label, or the only one."""
     probabilities: tuple[str, ...] | None = None
@@ -65,7 +85,8 @@ class GivenFiles:
 
     def read_features(self) -> dict[str, NDArray[Any]] | None:
         """Features by name; None where there are none."""
-        return _read_named(self.features, "--features") if self.features else None
+        beside = [(path, name) for path, name in ((self.labels, "label"), (self.texts, "text")) if path]
+        return _read_named(self.features, "--features", beside) if self.features else None
 
     def read_probabilities(self) -> list[NDArray[Any]] | None:
         """Tables of probabilities; None where there are none."""
@@ -81,22 +102,48 @@ class GivenFiles:
     def read_shown(self, count: int) -> Shown:
         """Texts and pictures of `count` samples."""
         cells = None if self.texts is None else _column(self.texts, "text", "--texts", count)
-        texts = (
-            None if cells is None else tuple("" if one is None or one != one else str(one) for one in cells)
-        )
-        shown = Shown(texts) if self.images is None else _pictures(self.images, texts)
-        for flag, found in (("--texts", texts), ("--images", shown.files), ("--images", shown.pixels)):
-            if found is not None and len(found) != count:
-                raise BadData(
-                    f"{flag}: wanted one for each of {count} samples in their order, got {len(found)}."
-                )
-        return shown
+        shown = Shown.of(cells)
+        if self.images is not None:
+            shown = _pictures(self.images, shown.texts)
+        return shown.check(count, "--texts", "--images")
 
 
 def read_label_file(path: Path, count: int | None = None) -> NDArray[Any]:
-    """The labels in a file as numbers or names."""
-    found = _column(path, "label", "--labels", count)
+    """The labels in a file as numbers or names, in the order of the samples."""
+    placed = _placed_labels(path, count)
+    found = _column(path, "label", "--labels", count) if placed is None else placed
     return found if isinstance(found, np.ndarray) else as_labels(found)
+
+
+def _placed_labels(path: Path, count: int | None) -> list[str] | None:
+    """Labels of a table that says which sample each belongs to, as labels that were cleaned or reviewed do."""
+    if path.suffix not in (".csv", ".parquet") or not path.is_file():
+        return None
+    if path.suffix == ".csv":
+        head, body = read_rows(path, "--labels")
+        columns: dict[str, list[str]] = {name: [row[at] for row in body] for at, name in enumerate(head)}
+    else:
+        table = _parquet(path, "--labels")
+        kept = [name for name in ("sample", "label", "name") if name in table]
+        columns = {
+            name: ["" if one is None or one != one else str(one) for one in table[name]] for name in kept
+        }
+    if not {"sample", "label"} <= columns.keys() or not all(map(WHOLE.fullmatch, columns["sample"])):
+        return None
+    samples = [int(float(one)) for one in columns["sample"]]
+    total = max(samples, default=-1) + 1 if count is None else count
+    if outside := [one for one in samples if not 0 <= one < total]:
+        raise BadData(
+            f"--labels: {path} has sample {outside[0]}, but there are {total} samples, 0 to {total - 1}."
+        )
+    numbers, counts = np.unique(samples, return_counts=True)
+    if (counts > 1).any():
+        twice = numbers[counts.argmax()]
+        raise BadData(f"--labels: {path} has sample {twice} more than once. Keep one row for each.")
+    cells = [""] * total
+    for sample, cell in zip(samples, columns.get("name", columns["label"]), strict=True):
+        cells[sample] = cell
+    return cells
 
 
 def as_labels(cells: Sequence[str]) -> NDArray[Any]:
@@ -148,13 +195,16 @@ def unreadable(path: Path, who: str, what: str, error: Exception) -> BadData:
     return BadData(f"{who}: wanted {what}, but {path} cannot be read as one ({reason}).")
 
 
-def _read_named(parts: Sequence[str], who: str) -> dict[str, NDArray[Any]]:
-    """Arrays by name; a file with several arrays gives each its own."""
+def _read_named(
+    parts: Sequence[str], who: str, beside: Sequence[tuple[Path, str]] = ()
+) -> dict[str, NDArray[Any]]:
+    """Arrays by name; a file with several arrays gives each its own. Columns `beside` features are left out."""
     found: dict[str, NDArray[Any]] = {}
     for part in parts:
         name, sign, rest = part.partition("=")
         name, path = ("", Path(part)) if not sign or Path(part).exists() else (name.strip(), Path(rest))
-        for inner, array in _arrays(path, who).items():
+        others = {own for file, own in beside if file.resolve() == path.resolve()}
+        for inner, array in _arrays(path, who, others).items():
             chosen = (name or inner or path.stem) if not (name and inner) else f"{name}.{inner}"
             if chosen in found:
                 raise BadValue(who, "a name of its own for each", chosen, "Write clip=a.npy,dino=b.npy.")
@@ -162,10 +212,16 @@ def _read_named(parts: Sequence[str], who: str) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _arrays(path: Path, who: str) -> dict[str, NDArray[Any]]:
+def _arrays(path: Path, who: str, others: Set[str]) -> dict[str, NDArray[Any]]:
     """The arrays in a file: one without a name, or several with theirs."""
     check_file(path, who, ARRAYS)
-    found = _table_arrays(path, who) if path.suffix == ".parquet" else _numpy_arrays(path, who, mapped=True)
+    match path.suffix:
+        case ".parquet":
+            found = _table_arrays(path, who, others)
+        case ".csv":
+            found = _csv_arrays(path, who, others)
+        case _:
+            found = _numpy_arrays(path, who, mapped=True)
     if not found or any(one.ndim < 2 or not one.size for one in found.values()):
         got = ", ".join(str(one.shape) for one in found.values()) or "nothing"
         raise BadData(
@@ -192,17 +248,57 @@ def _numpy_arrays(path: Path, who: str, *, mapped: bool = False) -> dict[str, ND
         raise unreadable(path, who, "an array of numbers or texts, not of Python objects", error) from error
 
 
-def _table_arrays(path: Path, who: str) -> dict[str, NDArray[Any]]:
+def _table_arrays(path: Path, who: str, others: Set[str]) -> dict[str, NDArray[Any]]:
     """Columns of lists, each on its own, or else all columns of numbers together."""
     table = _parquet(path, who)
     lists = [name for name in table if len(table) and np.ndim(table[name].iloc[0]) == 1]
     if lists:
         return {name: _stacked(table[name].tolist(), f"{who}: column {name} of {path}") for name in lists}
-    if "label" in table:
+    _check_columns(list(table), others, path, who)
+    numbers = table.drop(columns=[name for name in others if name in table]).select_dtypes("number")
+    for name in numbers:
+        _check_counted(numbers[name].to_numpy(), str(name), path, who)
+    return {"": numbers.to_numpy()} if len(table.columns) else {}
+
+
+def _csv_arrays(path: Path, who: str, others: Set[str]) -> dict[str, NDArray[Any]]:
+    """All columns of a csv file but `others`; each must hold numbers."""
+    head, body = read_rows(path, who)
+    _check_columns(head, others, path, who)
+    columns = [
+        _numbers([row[at] for row in body], name, path, who)
+        for at, name in enumerate(head)
+        if name not in others
+    ]
+    return {"": np.stack(columns, 1)} if columns and body else {}
+
+
+def _numbers(cells: Sequence[str], name: str, path: Path, who: str) -> NDArray[np.float32]:
+    """Cells as numbers; an empty one is NaN, of which the search will complain with its row."""
+    try:
+        values = np.array([float(cell) if cell.strip() else np.nan for cell in cells], dtype=np.float32)
+    except ValueError as error:
+        got = str(error).partition(": ")[2]
         raise BadData(
-            f"{who}: {path} has a column label beside its numbers. Labels must not be features: leave it out."
+            f"{who}: wanted numbers in column {name} of {path}, got {got}. Leave it out."
+        ) from error
+    _check_counted(values, name, path, who)
+    return values
+
+
+def _check_columns(names: Sequence[str], others: Set[str], path: Path, who: str) -> None:
+    if "label" in names and "label" not in others:
+        raise BadData(
+            f"{who}: {path} has a column label beside its numbers. Labels must not be features: leave it out, or give "
+            "the same file to --labels."
         )
-    return {"": table.select_dtypes("number").to_numpy()} if len(table.columns) else {}
+
+
+def _check_counted(values: NDArray[Any], name: str, path: Path, who: str) -> None:
+    """Refuse a row's number as a feature: where samples lie class by class it tells their labels."""
+    counted = np.arange(len(values))
+    if len(values) > 1 and any(np.array_equal(values, counted + first) for first in (0, 1)):
+        raise BadData(f"{who}: column {name} of {path} only numbers the rows. Leave it out.")
 
 
 def _stacked(rows: list[Any], who: str) -> NDArray[Any]:

@@ -181,8 +181,8 @@ class Judge:
         self._asked = True
         if twins > TWINS_TOLD * len(self.plan.labels):
             self.notes.append(
-                f"{twins} samples have a twin with the same {view.title}. Twins in other folds vouch for their "
-                "own label, so wrong labels among them are found less often."
+                f"{twins} samples have a twin, with the same numbers in {view.title}. Twins in other folds vouch for "
+                "their own label, so wrong labels among them are found less often."
             )
 
     def conclude(self, untouched: Iterable[View] = (), seed: int = 0) -> LabelBeliefs:

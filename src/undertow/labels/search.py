@@ -28,8 +28,9 @@ from undertow.errors import BadData, BadValue
 from undertow.features.layers import INPUT
 from undertow.labels.cost import SearchCost
 from undertow.labels.findings import LabelErrors
-from undertow.labels.given import GivenLabels, read_features, read_labels, read_probabilities
-from undertow.labels.judge import Judge, LabelBeliefs, ViewVotes, judge_labels
+from undertow.labels.given import GivenLabels, evened, read_features, read_labels, read_probabilities
+from undertow.labels.judge import Judge, LabelBeliefs, ViewVotes
+from undertow.labels.present import judge_present
 from undertow.labels.settings import AUTO, LabelConfig
 from undertow.labels.shelf import Shelf
 from undertow.labels.views import Plan, View
@@ -116,17 +117,18 @@ def _without_run(
             "label_errors", "a run, or labels with features or pred_probs", "none of them",
             "For example label_errors(features=X, labels=y).",
         )  # fmt: skip
-    views = read_features(features)
+    seen = [evened(view) for view in read_features(features)]
+    views, notes = [view for view, _ in seen], tuple(note for _, note in seen if note)
     likely = read_probabilities(pred_probs)
     given = read_labels(labels, max((one.shape[1] for one in likely), default=0))
     _check_count(len(given.labels))
     if progress is not None:
         progress.plan(str(cost_of(views, likely, given, config)), 0)
-    found = judge_labels(
-        given.labels, len(given.names), views, (), likely, folds=config.folds, seed=config.seed,
+    found = judge_present(
+        given.labels, len(given.names), views, likely, folds=config.folds, seed=config.seed,
         room=table_room(config),
     )  # fmt: skip
-    return LabelErrors(found, given.names)
+    return LabelErrors(found, given.names, own_notes=notes)
 
 
 def _check_count(count: int) -> None:

@@ -9,30 +9,24 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from undertow._version import __version__
-from undertow.errors import BadData, BadValue
+from undertow.errors import BadValue
 from undertow.files import aside, together
 from undertow.labels.exports import NOTHING, named_table, save_table
 from undertow.labels.findings import LabelErrors
 from undertow.labels.given_files import Shown
+from undertow.labels.thumbnails import are_pictures, thumbnail, thumbnails
 from undertow.stored.archives import seal_archive
 from undertow.stored.door import write_document
 from undertow.stored.tables import write_part
 
-if TYPE_CHECKING:
-    pass
-
 TABLE, PICTURES, FACTS = "suspects.parquet", "suspects.npz", "audit.json"
 MOST_PICTURES = 120
-WIDEST_PICTURE = 96
-"""Pixels of a thumbnail's side; larger pictures are thinned out to it."""
 
 
 def write_table(found: LabelErrors, path: Path, shown: Shown = NOTHING) -> None:
@@ -69,7 +63,7 @@ def write_facts(found: LabelErrors, name: str, folder: Path) -> Path:
         "format": 1, "made": datetime.now(UTC).isoformat(timespec="seconds"), "undertow": __version__,
         "headline": f"{found.rate}.".capitalize(), "sections": ["labels", "facts"],
         "data": {"name": name, "samples": len(found.given), "classes": list(found.classes)},
-        "measures": {"flagged": int(found.flagged.sum())},
+        "measures": {"flagged": int(found.flagged.sum())}, "notes": list(found.notes),
     }  # fmt: skip
     write_document(folder / FACTS, facts)
     return folder / FACTS
@@ -78,32 +72,8 @@ def write_facts(found: LabelErrors, name: str, folder: Path) -> Path:
 def _pictures(x: Any, shown: Shown, rows: NDArray[np.int64]) -> dict[str, Any] | None:
     """What the gallery reads; None where samples are no pictures."""
     if shown.files is not None:
-        return {str(row): _thumbnail(shown.files[row]) for row in rows}
-    pixels = x if shown.pixels is None else torch.from_numpy(np.ascontiguousarray(shown.pixels))
-    if not isinstance(pixels, Tensor) or pixels.ndim != 4 or pixels.shape[1] not in (1, 3):
+        return {str(row): thumbnail(shown.files[row]) for row in rows}
+    pixels = x if shown.pixels is None else shown.pixels
+    if not are_pictures(pixels):
         return None
-    return {"sample": rows, "images": _thumbnails(pixels, torch.from_numpy(rows.copy()))}
-
-
-def _thumbnail(path: Path) -> NDArray[np.uint8]:
-    from PIL import Image
-
-    try:
-        with Image.open(path) as opened:
-            small = opened.convert("RGB")
-    except Exception as error:  # Pillow's readers raise whatever their format's code runs into; bombs too
-        raise BadData(
-            f"--images: {path} cannot be read as a picture. Mend it or leave --images out."
-        ) from error
-    small.thumbnail((WIDEST_PICTURE, WIDEST_PICTURE))
-    return np.asarray(small, np.uint8)
-
-
-def _thumbnails(x: Tensor, rows: Tensor) -> NDArray[np.uint8]:
-    """(K, H, W, channels) in bytes; floats are stretched from the darkest to the brightest pixel of all samples."""
-    step = max(1, -(-max(x.shape[2:]) // WIDEST_PICTURE))
-    small = x[rows.to(x.device), :, ::step, ::step].permute(0, 2, 3, 1).cpu()
-    if small.dtype == torch.uint8:
-        return small.numpy()
-    low, high = float(x.min()), float(x.max())
-    return ((small.float() - low) * (255 / ((high - low) or 1.0))).round().to(torch.uint8).numpy()
+    return {"sample": rows, "images": thumbnails(pixels, rows)}

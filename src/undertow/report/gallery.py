@@ -10,8 +10,6 @@ number, or `sample` (N,) and `images` (N, ...) in the same order. Samples withou
 
 from __future__ import annotations
 
-import base64
-import io
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadData, BadFile
+from undertow.pictures import png_address
 from undertow.report.tables import plain
 from undertow.stored.archives import BROKEN, check_archive
 from undertow.stored.seals import seal_of
@@ -102,8 +101,6 @@ def _images(path: Path, table: Path) -> dict[int, NDArray[np.uint8]]:
 
 def data_uri(image: NDArray[np.uint8]) -> str:
     """A PNG of the array, as an address that needs no file."""
-    from PIL import Image
-
     squeezed = image[..., 0] if image.ndim == 3 and image.shape[-1] == 1 else image
     usual = squeezed.dtype == np.uint8 and (
         squeezed.ndim == 2 or (squeezed.ndim == 3 and squeezed.shape[-1] == 3)
@@ -113,6 +110,4 @@ def data_uri(image: NDArray[np.uint8]) -> str:
         raise BadData(
             f"suspects.npz: wanted pictures as {wanted}, got {squeezed.dtype} of {tuple(image.shape)}."
         )
-    written = io.BytesIO()
-    Image.fromarray(squeezed).save(written, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(written.getvalue()).decode()
+    return png_address(squeezed)

@@ -135,6 +135,7 @@ def _texts(saved: Saved, drawn: dict[str, Any]) -> dict[str, Any]:
         "tiles": summary.tiles(saved),
         "verdict": [_finding(own) for own in saved.findings],
         "facts": facts,
+        "notes": {"labels": audit.get("notes") or []},
         "reproduce": summary.reproduce(saved),
         "missing": {
             section.id: "" if section.id in there else section.missing(saved.path) + told * section.labels

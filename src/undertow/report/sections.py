@@ -41,8 +41,8 @@ SECTIONS = (
     Section(
         "labels", "Suspects", "Suspected labels",
         "Training samples whose features contradict the given label, the most suspicious of each class first. "
-        "“Wrong” is the probability "
-        "that the given label is an error. Where the true label is known, ✓ or ✗ says whether the proposal is right.",
+        "“Wrong” ranks the labels: it is a belief, not a share of errors among such labels. "
+        "Where the true label is known, ✓ or ✗ says whether the proposal is right.",
         "No labels were searched, or the samples are not pictures. `undertow labels {run}` searches and fills "
         "this section.",
     ),

@@ -131,6 +131,7 @@ class AuditDocument(Document):
     settings: dict[Name, Scalar | list[Scalar] | dict[Name, Scalar]] = {}
     data: AuditedData | None = None
     sections: list[Name] | None = None
+    notes: list[Text] = []  # on labels that were searched without a run
     table: Hash | None = None  # the seal of audit.parquet
 
 

@@ -42,7 +42,8 @@ class TrainConfig:
     noise: str = "0"
     """Label noise: a share (uniform) or kind:share, for example pairwise:0.3."""
     labels: str | None = None
-    """A .parquet or .csv file with the labels to train on: columns sample, label; others are left out."""
+    """A file of labels to train on: columns sample, label, others are left out; or a label for each sample in order.
+    FILE:COLUMN takes another column than label."""
     train_size: int | None = None
     """Train on a balanced subset of so many samples."""
     test_size: int | None = None

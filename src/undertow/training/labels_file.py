@@ -1,13 +1,15 @@
 """Labels to train on, from a file: a cleaned set, or anyone's own.
 
     cleaned = LabelsFile.read(Path("cleaned.parquet"))        # or .csv; columns sample and label
+    people = LabelsFile.read(Path("CIFAR-10_human.pt:worse_label"))   # a named column of a .parquet, .csv or .pt file
     cleaned.apply(data.train, classes=10, known=True)         # those samples only, with those labels
     cleaned.mark                                              # hash of the content, whatever the order of its rows
     LabelsFile.of(sample, label, inputs_mark(data.train)).write(path)
 
 `sample` is a row of the training split as it is loaded, cut to size and before any noise; samples that are not listed
-are left out, the others keep their order. A parquet file may say in its schema, under `undertow.data`, which inputs
-its rows belong to; on others it is refused. A csv file cannot say so.
+are left out, the others keep their order. A file without that column has one label for each sample, in their order, as
+label files of named sets are published (CIFAR-N); a .npy file is one such column. A parquet file may say in its schema,
+under `undertow.data`, which inputs its rows belong to; on others it is refused. A csv file cannot say so.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,13 +32,16 @@ from torch import Tensor
 
 from undertow.data.samples import Samples
 from undertow.errors import BadData, BadValue, ChangedFile, NotThere, unknown
+from undertow.spreadsheets import write_csv
 from undertow.stored.seals import check_seal
 from undertow.stored.tables import write_table
+from undertow.training.harmless import harmless_types
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("sample", "label")
+SAMPLE, LABEL = "sample", "label"
+KINDS = (".parquet", ".csv", ".npy", ".pt")
 INPUTS_KEY = b"undertow.data"
 COPY = "trained_labels.parquet"
 """The name of a run's own copy, so that the run needs the original no more."""
@@ -48,18 +55,25 @@ class LabelsFile:
     label: Tensor  # (K,) int64
     inputs: str | None  # `inputs_mark` of the split that the rows belong to
     where: str  # who complains
+    of_all: bool = False  # it named no samples, so there must be one label for each
 
     @classmethod
     def read(cls, path: Path) -> LabelsFile:
-        """The labels in a .parquet or .csv file; what cannot be meant is refused with the row."""
+        """The labels in a file, or in its column if `path` ends in `:COLUMN`; nonsense is refused with the row."""
+        path, column = _named_column(path)
         table = _read_table(path)
-        for name in COLUMNS:
-            if name not in table.column_names:
-                hint = "A labels file has the columns sample and label."
-                raise unknown(f"column in {path}:", name, table.column_names, hint)
+        names = table.column_names
+        meant = [SAMPLE] if SAMPLE in names or get_close_matches(SAMPLE, names, cutoff=0.8) else []
+        for name in (column, *meant):
+            if name not in names:
+                hint = "A labels file has the columns sample and label; FILE:COLUMN takes another than label."
+                raise unknown(f"column in {path}:", name, names, hint)
         if not table.num_rows:
             raise BadData(f"{path}: wanted at least one sample, got an empty table.")
-        sample, label = (torch.from_numpy(_whole_numbers(table, name, path)) for name in COLUMNS)
+        label = torch.from_numpy(_whole_numbers(table, column, path))
+        if not meant:
+            return cls(torch.arange(len(label)), label, None, str(path), of_all=True)
+        sample = torch.from_numpy(_whole_numbers(table, SAMPLE, path))
         metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
         inputs = metadata[INPUTS_KEY].decode(errors="replace") if INPUTS_KEY in metadata else None
         return cls.of(sample, label, inputs, str(path))
@@ -90,11 +104,14 @@ class LabelsFile:
         return pd.DataFrame({"sample": self.sample.numpy(), "label": self.label.numpy()})
 
     def write(self, path: str | Path, names: Sequence[str] = ()) -> None:
-        """Write a parquet file, as a whole or not at all; with `names` of the classes, a column of them too."""
+        """Write a parquet or csv file, whole or not at all; with `names` of the classes, a column of them too."""
         columns: dict[str, Any] = {"sample": self.sample.numpy(), "label": self.label.numpy()}
         if names:
             columns["name"] = [names[number] for number in self.label.tolist()]
         table = pa.table(columns)
+        if Path(path).suffix == ".csv":
+            write_csv(Path(path), table.to_pandas())
+            return
         if self.inputs is not None:
             table = table.replace_schema_metadata({INPUTS_KEY: self.inputs.encode()})
         write_table(Path(path), table)
@@ -126,6 +143,11 @@ class LabelsFile:
                 f"{self.where}: wanted the training samples it was made for (inputs {self.inputs[:8]}), got others "
                 f"({found[:8]}). Train with the data, the sizes and the noise seed of the run it came from."
             )
+        if self.of_all and len(self) != len(samples):
+            raise BadData(
+                f"{self.where}: wanted a label for each of {len(samples)} training samples in their order, got "
+                f"{len(self)}. Add a column sample that says whose they are."
+            )
         for name, numbers, most in (("sample", self.sample, len(samples)), ("label", self.label, classes)):
             bad = ((numbers < 0) | (numbers >= most)).nonzero()
             if len(bad):
@@ -148,11 +170,13 @@ def inputs_mark(samples: Samples) -> str:
 
 
 def _read_table(path: Path) -> pa.Table:
-    if path.suffix not in (".parquet", ".csv"):
-        raise BadValue("labels file", "a .parquet or .csv file", str(path))
+    if path.suffix not in KINDS:
+        raise BadValue("labels file", f"a {' or '.join(KINDS)} file", str(path))
     if not path.is_file():
         raise NotThere(f"There is no labels file {path}. It has the columns sample and label.")
     try:
+        if path.suffix in (".npy", ".pt"):
+            return _columns_of(path)
         if path.suffix == ".csv":
             return csv.read_csv(path)
         with path.open("rb") as file:
@@ -161,9 +185,28 @@ def _read_table(path: Path) -> pa.Table:
             return parquet.read_table(file, use_threads=False)
     except ChangedFile:
         raise
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, UnpicklingError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise BadData(f"{path}: wanted a table of labels, but it cannot be read ({reason}).") from error
+
+
+def _named_column(path: Path) -> tuple[Path, str]:
+    """A file and its column: `labels.pt:worse_label`; label where none is named."""
+    before, colon, column = path.name.rpartition(":")
+    if path.exists() or not colon or not column:
+        return path, LABEL
+    return path.with_name(before), column
+
+
+def _columns_of(path: Path) -> pa.Table:
+    """The only column of a .npy file, or the columns of one length of a .pt file's dict."""
+    if path.suffix == ".npy":
+        return pa.table({LABEL: np.load(path, allow_pickle=False)})
+    with torch.serialization.safe_globals(harmless_types()):
+        stored: Any = torch.load(path, map_location="cpu", weights_only=True)
+    found: dict[str, Any] = stored if isinstance(stored, dict) else {LABEL: stored}
+    columns = {str(name): np.asarray(one) for name, one in found.items() if np.ndim(one) == 1}
+    return pa.table(columns)
 
 
 def _whole_numbers(table: pa.Table, name: str, path: Path) -> NDArray[np.int64]:
