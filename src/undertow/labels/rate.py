@@ -27,6 +27,7 @@ from torch import Tensor
 
 from undertow.labels.honest import (
     ALLOWANCE,
+    LEAST_FLOOR,
     LEAST_SKILL,
     MOST_DOUBT,
     SURE_SHARES,
@@ -227,7 +228,8 @@ class LabelEvidence:
 
         Where voters err among their surest samples too, as with many classes, these say too much.
         """
-        return ramp(self.surest_blind, SOME_BLIND * self.sure_rate, MANY_BLIND * self.sure_rate)
+        of = max(self.sure_rate, LEAST_FLOOR)
+        return ramp(self.surest_blind, SOME_BLIND * of, MANY_BLIND * of)
 
     @property
     def _sign_of_noise(self) -> float:
