@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-SURE_OF_ANOTHER = 0.4
+SURE_OF_ANOTHER = 0.25
 """The share of all belief in other classes that the best of them needs to be proposed."""
 SURE_OF_MISSING = 0.5
 """The belief in a class that is proposed for a sample without a label."""

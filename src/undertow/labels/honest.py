@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from undertow.labels.noise_model import Anchors
+from undertow.labels.noise_model import Anchors, peakedness
 from undertow.labels.shelf import IN_MEMORY, Shelf, slices
 from undertow.labels.views import Plan
 
@@ -51,6 +51,10 @@ class HonestCounts:
     """From the surest tenth of the samples to the least sure: the share of labels that the pool contradicts, and how
     often two voters differ. Empty for a single voter."""
     if_of_classes: float = 1.0
+    depth: float = 1.0
+    """How far below the runner-up contradicted labels lie: 0 if they are the runner-up, 1 if they are drawn blindly."""
+    surest_blind: float = 0.0  # `blind` among the surest three tenths
+    into_one: float = 0.0  # how far contradicted labels of a class go into one other: `peakedness`
 
     @classmethod
     def of(
@@ -59,11 +63,12 @@ class HonestCounts:
         """Count on pooled votes (N, C), and on the first choice (N,) of each voter."""
         anchors = Anchors.of(pooled, shelf)
         doubt = _doubt(anchors, first_choices, plan.judged)
-        contradicted = anchors.disagreement(1.0, plan)
+        contradicted, matrix = anchors.disagreement(1.0, plan), anchors.matrix(plan, 1.0)
         return cls(
             sure_counts(anchors, plan), doubt, contradicted, blindly_wrong(pooled, plan),
             () if doubt is None else _tenths(anchors, first_choices, plan),
-            contradicted if doubt is None else _if_of_classes(anchors, first_choices, plan, contradicted),
+            contradicted if doubt is None else _if_of_classes(anchors, first_choices, plan, contradicted, matrix),
+            depth_of(pooled, plan), blindly_wrong(pooled, plan, anchors.among(SURE_SHARES[0])), peakedness(matrix),
         )  # fmt: skip
 
     def surely_wrong(self, commonest: float) -> float:
@@ -106,15 +111,41 @@ def course(sure: tuple[float, ...]) -> float:
     return sure[0] / sure[-1] if sure[-1] >= LEAST_FLOOR else 0.0
 
 
-def blindly_wrong(pooled: Tensor, plan: Plan) -> float:
-    """The share of labels that were given without a look at the sample.
+def depth_of(pooled: Tensor, plan: Plan) -> float:
+    """The mean place of contradicted labels among the classes that are not named, in units of a blind draw's.
+
+    1 for two classes, of which only one is not named, and where nothing is contradicted.
+    """
+    judged = _some(plan.judged)
+    votes, given = pooled[judged], plan.labels[judged]
+    above = (votes > votes.gather(1, given[:, None])).sum(1)
+    above = above[above > 0].double()
+    if plan.classes < 3 or not len(above):
+        return 1.0
+    return min(1.0, 2 * float((above - 1).mean()) / (plan.classes - 2))
+
+
+def _some(mask: Tensor) -> Tensor:
+    """Numbers of the samples of a mask (N,), thinned out to what a share needs."""
+    rows = mask.nonzero()[:, 0]
+    return rows[:: max(1, len(rows) // 20_000)]
+
+
+def ramp(value: float, none: float, full: float) -> float:
+    """0 up to `none`, 1 from `full` on, a line between."""
+    return min(1.0, max(0.0, (value - none) / (full - none))) if full > none else float(value > full)
+
+
+def blindly_wrong(pooled: Tensor, plan: Plan, among: Tensor | None = None) -> float:
+    """The share of labels that were given without a look at the sample; of the samples of a mask (N,), or of all.
 
     A wrong label that is drawn blindly scores below the median of the classes that are not named half of the time, a
     right one seldom: twice the share below it. Weak voters put right labels there too and say too much; voters
     that have memorised labels say too little.
     """
-    judged = plan.judged.nonzero()[:, 0]
-    judged = judged[:: max(1, len(judged) // 20_000)]
+    judged = _some(plan.judged if among is None else plan.judged & among)
+    if not len(judged):
+        return 0.0
     scores = pooled[judged].log_softmax(1)
     own = scores.gather(1, plan.labels[judged][:, None])[:, 0]
     others = scores.scatter(1, scores.argmax(1, keepdim=True), torch.nan)
@@ -154,9 +185,11 @@ def _tenths(anchors: Anchors, first_choices: list[Tensor], plan: Plan) -> tuple[
     return tuple(zip(*shares, strict=True))
 
 
-def _if_of_classes(anchors: Anchors, first_choices: list[Tensor], plan: Plan, contradicted: float) -> float:
+def _if_of_classes(
+    anchors: Anchors, first_choices: list[Tensor], plan: Plan, contradicted: float, matrix: Tensor
+) -> float:
     """The least of the bounds by the pool and each voter, as the module says, and of what the pool contradicts."""
-    judged, into_one = plan.judged, _into_one(anchors.matrix(plan, 1.0))
+    judged, into_one = plan.judged, _into_one(matrix)
     named, given = anchors.named[judged], plan.labels[judged]
     bounds = [contradicted]
     for one in first_choices:
