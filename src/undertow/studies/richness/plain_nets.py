@@ -80,7 +80,7 @@ batch_norm = Study(
 _PARTS = ("full backpropagation", "last layer only")
 _CNN = TrainConfig(
     model="cnn:units=1024", data="mnist", scaling="none", loss="mse", alpha=1 / 3, optimiser="adam", lr=1e-3,
-    batch_size=128, epochs=100, checkpoints="every:1000",
+    batch_size=128, epochs=100, test_at="checkpoints", checkpoints="every:1000",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from undertow.training.config import TrainConfig
 CIFAR10 = TrainConfig(
     model="resnet18:preact", data="cifar10", scaling="cifar", augment="crop-flip", loss="mse", alpha=1 / 3,
     optimiser="sgd", lr=5e-2, momentum=0.9, weight_decay=5e-5, batch_size=128, epochs=200, schedule="step",
-    milestones=(60, 120, 180), gamma=0.2, checkpoints="every:1000",
+    milestones=(60, 120, 180), gamma=0.2, test_at="checkpoints", checkpoints="every:1000",
 )  # fmt: skip
 CIFAR100 = replace(
     CIFAR10, data="cifar100", alpha=1 / 10, epochs=400, milestones=(60, 120, 180, 240, 300, 360)
