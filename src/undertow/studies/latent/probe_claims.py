@@ -84,10 +84,28 @@ def each_seed(check: Check, share: Share = "most") -> Check:
     return checked
 
 
-def peak_and_fall(found: Findings, case: str) -> tuple[bool, str]:
-    """The model's test accuracy stands higher somewhere before the end."""
+def peak_and_fall(found: Findings, case: str) -> tuple[bool | None, str]:
+    """The model's test accuracy stands higher somewhere before the end, by more than test samples scatter."""
     peak, last = float(model_curve(found, case).mean.max()), model_end(found, case)
-    return peak > last + FALL, f"peak {number(peak)}, end {number(last)}"
+    return _clearly(
+        peak - last, FALL, scatter(found, case, peak, last), f"peak {number(peak)}, end {number(last)}"
+    )
+
+
+def scatter(found: Findings, case: str, *accuracies: float) -> float:
+    """Two standard errors of a difference of two accuracies on the case's test samples, over its seeds."""
+    rows = found.of(case, "accuracy", checkpoint="last", probe="model", **TEST)
+    many = float(rows["n"].iloc[0]) * rows["seed"].nunique()
+    return 2 * math.sqrt(sum(one * (1 - one) for one in accuracies) / many)
+
+
+def _clearly(lead: float, wanted: float, unsure: float, words: str) -> tuple[bool | None, str]:
+    """Whether a lead is there; one that test samples cannot tell from its absence says nothing."""
+    if lead > max(wanted, unsure):
+        return True, words
+    if lead > 0 and unsure > wanted:
+        return None, f"{words}, less apart than test samples scatter ({number(unsure)})"
+    return False, words
 
 
 def ends_above(probe: str) -> Judge:
@@ -229,9 +247,12 @@ def logistic_behind_both(found: Findings) -> ClaimVerdict:
 def trained_beats_random(probe: str, *, reverse: bool = False) -> Judge:
     """The best hidden layer of the trained network is read better than that of the random one, or the reverse."""
 
-    def judge(found: Findings, case: str) -> tuple[bool, str]:
+    def judge(found: Findings, case: str) -> tuple[bool | None, str]:
         (_, start), (_, last) = (best_layer(found, case, probe, at) for at in ("first", "last"))
-        return (last < start if reverse else last > start), f"random {number(start)}, trained {number(last)}"
+        words, unsure = f"random {number(start)}, trained {number(last)}", scatter(found, case, start, last)
+        if abs(last - start) <= unsure:
+            return None, f"{words}, less apart than test samples scatter ({number(unsure)})"
+        return (last < start if reverse else last > start), words
 
     return judge
 
