@@ -59,8 +59,9 @@ def step_equations(
             try:
                 found = step_equation(
                     model, data.train.tensor, data.train.y, probes.tensor, cut=cut, batches=batches,
-                    batch_size=step_batch or config.batch_size, lr=config.learning_rate(max(1, at)), loss=objective.loss,
-                    generator=stream(seed, "mini-batches", at), prepare=lambda x: to_inputs(x, data.scaling),
+                    batch_size=step_batch or config.batch_size, lr=config.learning_rate(max(1, at)),
+                    loss=objective.loss, generator=stream(seed, "mini-batches", at),
+                    prepare=lambda x: to_inputs(x, data.scaling),
                 )  # fmt: skip
             except BadData as reason:
                 rows.append(row("mean_error", None, note=str(reason), **where))
