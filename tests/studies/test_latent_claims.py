@@ -145,3 +145,16 @@ def test_dropout_is_compared_with_its_twin():
     assert verdicts("dropout", *_dropped(near, far_early)) == [True, True, True]
     lower = {"masc": (0.3, 0.9, 0.4), "velpic": (0.3, 0.9, 0.4)}
     assert verdicts("dropout", *_dropped(near, lower)) == [False, False, False]
+
+
+def test_a_fall_that_test_samples_cannot_tell_says_nothing():
+    """1,000 pictures tell .03 of .3 apart no better than chance does; a fall of .1 they do, a rise refutes."""
+    for model, said in (((0.1, 0.3, 0.27), None), ((0.1, 0.4, 0.3), True), ((0.1, 0.3, 0.3), False)):
+        rows = made_up("MLP-CIFAR10", 0.2, seeds=1, model=model, masc=HIGH)
+        assert verdicts("masc-dynamics", rows)[0] is said
+
+
+def test_more_seeds_tell_smaller_differences():
+    few, many = (made_up("MLP-MNIST", 0.8, seeds=seeds, masc=(0.40, 0.5, 0.37)) for seeds in (1, 5))
+    assert verdicts("init-vs-trained", few)[2] is None
+    assert verdicts("init-vs-trained", many)[2] is True
