@@ -56,7 +56,7 @@ batch_norm = Study(
         "laptop": ScaleChange(
             train={
                 "data": "cifar10", "alpha": 1 / 3, "augment": "none", "train_size": 1000, "test_size": 800,
-                "optimiser": "adam", "lr": 1e-3, "batch_size": 32, "epochs": 120,
+                "optimiser": "adam", "lr": 1e-3, "schedule": "cosine", "batch_size": 32, "epochs": 120,
             },
             cases={
                 "without": {"model": "vgg16:width=8,dropout=0"},
