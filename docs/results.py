@@ -338,7 +338,7 @@ def picture(own: SavedStudy, folder: Path) -> str:
     for width in WIDTHS:
         small = whole.resize((width, round(whole.height * width / whole.width)), Image.Resampling.LANCZOS)
         written = io.BytesIO()
-        small.quantize(16).save(written, "PNG", optimize=True)
+        small.quantize(32, Image.Quantize.MAXCOVERAGE).save(written, "PNG", optimize=True)
         if written.tell() <= MOST_BYTES:
             name = f"pictures/study-{own.name.replace('/', '-')}.png"
             (folder / "pictures").mkdir(exist_ok=True)
