@@ -1,9 +1,12 @@
-"""Writes docs/results.md, the ledger of what was found: python docs/results.py [studies ...]
+"""Writes the ledger of what was found: python docs/results.py [studies ...]
 
-Each folder is the --out of `undertow study run`. What its outcomes at laptop or paper scale say goes into
-docs/results.json, in place of what was there for the same study and scale; the page is made from that file, the
-recipes and the list of what the papers show. An entry that another recipe made says so and is not counted. Nothing in
-the page is written by hand: run the command again instead of editing it.
+    python docs/results.py OUT                  # takes the outcomes in OUT into results.json and writes the pages
+    python docs/results.py                      # writes the pages again
+    python docs/results.py --restore OUT        # puts the kept rows into OUT/tasks: the next run adds seeds to them
+
+OUT is the --out of `undertow study run`. results.json has each study's claims and numbers, results-rows.zip the rows
+behind them, seed by seed. The pages are results.md, one table per paper, and results/PAPER.md, one section per study.
+They come from these two files, the recipes and the list of what the papers show. Nothing in them is written by hand.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
+sys.path.insert(0, str(Path(__file__).parent))
+from results_rows import keep_rows, restore_rows
+
 from undertow.errors import NotThere
 from undertow.report.study import SavedStudy, ranged, read_studies
 from undertow.studies.catalogue import STUDIES, find_study
@@ -26,18 +32,26 @@ from undertow.studies.papers import ITEMS, PAPERS
 from undertow.words import number
 
 HERE = Path(__file__).parent
-MOST_BYTES = 40_000
-WIDTHS = (900, 750, 600, 450)
+MOST_BYTES = 17_000
+WIDTHS = (900, 750, 640, 520)
 MARKS = {"holds": "holds", "does not hold": "**does not hold**", "cannot tell": "*cannot tell*"}
-NOT_RUN = "not run yet at these settings"
+NOT_RUN = "not run yet"
+BEYOND = "beyond"
+"""The room of studies that no paper has."""
 FEWEST = 5
 """So many cases that all agree are the fewest that a sign test can decide by."""
-MOST_WORDS = 140
-"""Letters of a reason in a table; the study's own section has it whole."""
+MOST_LETTERS = 140
+"""Of numbers or a reason in a table; the study's own section has all of it."""
 Entry = dict[str, Any]
+Ledger = Mapping[str, Entry]
 
 
 def main(folders: Sequence[str], target: Path = HERE / "results.md") -> None:
+    if folders and folders[0] == "--restore":
+        print(
+            f"{restore_rows(target.with_name('results-rows.zip'), folders[1])} answers are in {folders[1]}/tasks."
+        )
+        return
     kept = target.with_suffix(".json")
     ledger: dict[str, Entry] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     studies = [own for folder in folders for own in read_studies(folder) if own.scale != "smoke"]
@@ -46,22 +60,35 @@ def main(folders: Sequence[str], target: Path = HERE / "results.md") -> None:
             f"{folders[0]}: wanted outcomes at laptop or paper scale, got smoke only, which says nothing about claims. "
             f"`undertow study run NAME --scale laptop --out {folders[0]}` makes one."
         )
-    for own in studies:
-        ledger[f"{own.name} {own.scale}"] = {**entry(own), "picture": picture(own, target.parent)}
+    taken = [own for own in studies if take(own, ledger, target.parent)]
     ledger = {key: ledger[key] for key in sorted(ledger) if ledger[key]["study"] in STUDIES}
     kept.write_text(json.dumps(ledger, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    target.write_text(page(ledger), encoding="utf-8")
-    print(f"Written: {target} ({len(ledger)} outcomes, {len(studies)} of them new)")
+    for folder in folders:
+        keep_rows(folder, target.with_name("results-rows.zip"))
+    write_pages(ledger, target)
+    print(f"Written: {target} ({len(ledger)} outcomes, {len(taken)} of them new)")
+
+
+def take(own: SavedStudy, ledger: dict[str, Entry], folder: Path) -> bool:
+    """Take an outcome into the ledger, unless what is there has more of the same recipe's networks."""
+    key, new = f"{own.name} {own.scale}", entry(own)
+    old = ledger.get(key)
+    if old and old["recipe"] == new["recipe"] and old.get("done", 0) > new["done"]:
+        print(f"{key}: kept as it was, with {old['done']} networks; {own.path} has {new['done']} of them.")
+        return False
+    ledger[key] = {**new, "picture": picture(own, folder)}
+    return True
 
 
 def entry(own: SavedStudy) -> Entry:
     """What the ledger keeps of an outcome: everything the page says, and nothing of this machine."""
     place = f"{own.path.resolve().parents[2]}/"
     facts, rows = own.facts, own.path / "rows.parquet"
-    done = pd.read_parquet(rows, columns=["seed"])["seed"].nunique() if rows.is_file() else own.seeds
+    there = pd.read_parquet(rows, columns=["case", "seed"]) if rows.is_file() else pd.DataFrame()
+    done = there.drop_duplicates()
     return {
         "study": own.name, "scale": own.scale, "command": own.command, "seeds": own.seeds,
-        "seeds_done": done,
+        "seeds_done": done["seed"].nunique() if len(done) else own.seeds, "done": len(done),
         "minutes": round(own.minutes, 1), "rows": facts.get("rows", ""), "recipe": facts.get("recipe", ""),
         "unfinished": facts.get("unfinished", 0), "claims": own.claims,
         "numbers": [_number(line) for line in own.compared.to_dict("records")],
@@ -76,59 +103,75 @@ def _number(line: Mapping[str, Any]) -> Entry:
     return {**told, **flags, "seeds": int(line["seeds"])}
 
 
-# --------------------------------------------------------------------------------------------------- the page
-
-
-def page(ledger: Mapping[str, Entry]) -> str:
-    """The whole page."""
-    parts = [
-        "# Results",
-        "What the studies found, against what the papers say. A claim is judged as the paper words it: in every case, "
-        "in most (a sign test over the cases decides, at .05) or in some; a network that did not reach the state that "
-        "a claim presupposes is left out, and \"cannot tell\" has a reason. Tolerances are fixed in the recipes. At "
-        "laptop scale networks and sets are smaller ([how](studies.md)), so accuracies of full-size networks are out "
-        "of reach there and counted apart. Written by `python docs/results.py`; `undertow study run --all --scale "
-        "laptop` makes everything again.",
-        _table(["paper", "claims", "numbers within reach", "out of reach"], [_total(room, ledger) for room in PAPERS]),
-    ]  # fmt: skip
-    for room, paper in PAPERS.items():
-        parts += [f"## Paper {paper.number}: {paper.title}", *_paper(room, ledger)]
-    parts += ["## Studies", *(section(name, ledger) for name in STUDIES)]
-    return "\n\n".join(parts) + "\n"
-
-
-def current(name: str, ledger: Mapping[str, Entry]) -> list[Entry]:
+def current(name: str, ledger: Ledger) -> list[Entry]:
     """The entries of a study that its recipe as it stands made."""
     found = [ledger[key] for key in (f"{name} laptop", f"{name} paper") if key in ledger]
     study = find_study(name)
     kept = [one for one in found if one["recipe"] == study.at(one["scale"]).mark]
-    # What a scale can reach is said in the recipe, also after a run.
-    reach = {(one.case, one.measure, one.place): one.reachable_at for one in study.published}
+    # What a scale can reach, and why a number is off, is said in the recipe, also after a run.
+    told = {(one.case, one.measure, one.place): one for one in study.published}
     for own in kept:
         for one in own["numbers"]:
-            one["reachable"] = own["scale"] in reach.get(
-                (one["case"], one["measure"], one["where"]), (own["scale"],)
-            )
+            declared = told.get((one["case"], one["measure"], one["where"]))
+            if declared is not None:
+                one |= {"reachable": own["scale"] in declared.reachable_at, "cause": declared.cause}
     return kept
 
 
-def _total(room: str, ledger: Mapping[str, Entry]) -> list[str]:
-    names = [name for name in STUDIES if name.startswith(f"{room}/")]
-    claims = [one for name in names for one in _claims(name, ledger) if not one["ours"]]
+# -------------------------------------------------------------------------------------------------- the first page
+
+INTRO = """\
+What the studies found, against what the papers say.
+
+- **holds**, **does not hold**: a claim is judged as the paper words it: in every case, in most (a sign test over the
+  cases decides, at .05) or in some.
+- **cannot tell** has a reason: too few cases, or a network that did not reach the state that the claim presupposes.
+- **within** means within the tolerance that the recipe fixed; a number that only full-size networks can reach is
+  *out of reach* and counted apart.
+- Seeds: 1 of 3 means that one of three has run so far. Its verdict may change.
+
+The link of a row leads to the study: command, seeds, hash of the rows, figure and what the scale changes.
+Written by `python docs/results.py`. `undertow study run --all --scale laptop` makes everything again."""
+
+
+def write_pages(ledger: Ledger, target: Path) -> None:
+    """The first page, and one page of studies for each paper."""
+    target.write_text(page(ledger), encoding="utf-8")
+    (target.parent / "results").mkdir(exist_ok=True)
+    for room in (*PAPERS, BEYOND):
+        (target.parent / "results" / f"{room}.md").write_text(studies_page(room, ledger), encoding="utf-8")
+
+
+def page(ledger: Ledger) -> str:
+    """The whole first page."""
+    columns = ["paper", "claims", *MARKS, NOT_RUN, "numbers within", "out of reach", "studies with all seeds"]
+    parts = ["# Results", INTRO, _table(columns, [_total(room, ledger) for room in PAPERS])]
+    for room, paper in PAPERS.items():
+        parts += [f"## Paper {paper.number}: {paper.title}", *_paper(room, ledger)]
+    ours = [one for name in STUDIES for one in claims_of(name, ledger) if one["ours"]]
+    parts += ["## Ours: claims that no paper makes", _table(_columns("claim"), map(_claim_line, ours))]
+    return "\n\n".join(parts) + "\n"
+
+
+def names_in(room: str) -> list[str]:
+    """The studies of a paper."""
+    return [name for name in STUDIES if name.startswith(f"{room}/")]
+
+
+def _total(room: str, ledger: Ledger) -> list[object]:
+    claims = [one for name in names_in(room) for one in claims_of(name, ledger) if not one["ours"]]
     count = Counter(one["verdict"] for one in claims)
-    words = [f"{count[word]} {word}" for word in (*MARKS, NOT_RUN) if count[word]]
-    early = sum(one["entry"] is not None and one["entry"]["unfinished"] > 0 for one in claims)
-    words += [f"so far: {early} are of studies that are unfinished"] if early else []
-    numbers = [one for name in names for own in current(name, ledger) for one in own["numbers"]]
+    numbers = [one for name in names_in(room) for own in current(name, ledger) for one in own["numbers"]]
     near = [one for one in numbers if one["reachable"]]
+    whole = [name for name in names_in(room) if any(not own["unfinished"] for own in current(name, ledger))]
     return [
-        PAPERS[room].number, f"{len(claims)}: {', '.join(words)}",
-        f"{sum(one['within'] for one in near)} of {len(near)}" if near else "none measured yet",
-        str(len(numbers) - len(near)),
+        PAPERS[room].number, len(claims), *(count[word] for word in (*MARKS, NOT_RUN)),
+        f"{sum(one['within'] for one in near)} of {len(near)}", len(numbers) - len(near),
+        f"{len(whole)} of {len(names_in(room))}",
     ]  # fmt: skip
 
 
-def _claims(name: str, ledger: Mapping[str, Entry]) -> list[Entry]:
+def claims_of(name: str, ledger: Ledger) -> list[Entry]:
     """Every claim of a study's recipe with its last verdict, of the largest scale that ran."""
     own = current(name, ledger)
     told = {one["claim"]: {**one, "entry": entry} for entry in own for one in entry["claims"]}
@@ -140,25 +183,31 @@ def _claims(name: str, ledger: Mapping[str, Entry]) -> list[Entry]:
     ]  # fmt: skip
 
 
-def _paper(room: str, ledger: Mapping[str, Entry]) -> list[str]:
-    names = [name for name in STUDIES if name.startswith(f"{room}/")]
-    claims = [one for name in names for one in _claims(name, ledger)]
-    theirs, ours = ([one for one in claims if one["ours"] == flag] for flag in (False, True))
-    columns = ["the paper says", "where", "ours", "scale, seeds", "verdict", "study"]
-    parts = [_table(columns, map(_claim_line, theirs))]
-    if ours:
-        parts += ["Beyond the paper; these claims are ours:", _table(columns, map(_claim_line, ours))]
-    numbers = [(name, own, one) for name in names for own in current(name, ledger) for one in own["numbers"]]
-    if numbers:
-        columns = ["number", "paper", "ours (range over seeds)", "tolerance", "scale", "verdict", "study"]
-        parts.append(
-            _folded(
-                f"The paper's {len(numbers)} numbers beside ours", _table(columns, map(_number_line, numbers))
-            )
+NUMBERS = ("number", "paper", "ours (range over seeds)", "tolerance", "scale, seeds", "verdict", "study")
+
+
+def _columns(first: str) -> list[str]:
+    return [first, "where", "ours", "scale, seeds", "verdict", "study"]
+
+
+def _paper(room: str, ledger: Ledger) -> list[str]:
+    claims = [one for name in names_in(room) for one in claims_of(name, ledger) if not one["ours"]]
+    parts = [_table(_columns("the paper says"), map(_claim_line, claims))]
+    near = [one for one in numbers_in(room, ledger) if one[2]["reachable"]]
+    if near:
+        off = sum(not one["within"] for *_, one in near)
+        title = (
+            f"{len(near)} numbers of the paper that this scale can reach: {len(near) - off} within, {off} off"
         )
-    shown = [[item.what, _link(item.study) if item.study else "none", item.note] for item in ITEMS[room]]
-    parts.append(_folded("Every figure, table and theorem", _table(["the paper's", "study", "note"], shown)))
+        parts.append(_folded(title, _table(NUMBERS, map(_number_line, near))))
     return parts
+
+
+def numbers_in(room: str, ledger: Ledger) -> list[tuple[str, Entry, Entry]]:
+    """The paper's numbers that have one of ours: study, outcome, number."""
+    return [
+        (name, own, one) for name in names_in(room) for own in current(name, ledger) for one in own["numbers"]
+    ]
 
 
 def _claim_line(one: Entry) -> list[str]:
@@ -167,44 +216,81 @@ def _claim_line(one: Entry) -> list[str]:
         return [one["claim"], one["place"], "", "", NOT_RUN, _link(one["study"])]
     counted = "" if one.get("of") in (None, 0) else f"{one['agree']} of {one['of']}"
     tested = "" if one.get("p") is None else f", p = {number(one['p'])}"
-    reason = one["cause"] if one["verdict"] == "does not hold" else _why(one)
-    marked = MARKS[one["verdict"]] + (f" ({reason})" if reason else "")
-    seeds = entry.get("seeds_done", entry["seeds"])
-    partly = f" of {entry['seeds']} (unfinished)" if entry["unfinished"] else ""
-    return [
-        one["claim"], one["place"], counted + tested or "see study", f"{entry['scale']}, {seeds}{partly}",
-        marked, _link(one["study"]),
-    ]  # fmt: skip
+    fails = one["verdict"] == "does not hold"
+    reason = (one["cause"] or "cause not known") if fails else _why(one)
+    marked = MARKS[one["verdict"]] + (f": {reason}" if reason else "")
+    seen = counted + tested or ("" if one["verdict"] == "cannot tell" else _cut(_plain(one["numbers"])))
+    return [one["claim"], one["place"], seen, _seeds(entry), marked, _link(one["study"])]
+
+
+def _seeds(own: Entry) -> str:
+    """`laptop, 3`, or `laptop, 1 of 3` where seeds or cases are missing."""
+    wanted = max(own["seeds"], find_study(own["study"]).seeds)
+    done = own.get("seeds_done", own["seeds"])
+    partly = ", not all cases" if own["unfinished"] and done >= wanted else ""
+    return f"{own['scale']}, {done}" + (f" of {wanted}" if done < wanted else partly)
 
 
 def _why(one: Entry) -> str:
     """Why a claim cannot be told, short enough for a table: too few cases to test, or the first thing that was said."""
     if one["verdict"] != "cannot tell":
         return ""
+    words = one["numbers"]
+    if one["entry"]["unfinished"] and ("no row has" in words or words == "no case can tell"):
+        return "its networks have not run yet"
     if one.get("p") is not None and one.get("of"):
         many = one["of"] < FEWEST
         return f"too few cases for a test, {FEWEST} can decide" if many else "as chance may have it"
-    words = _plain(one["numbers"].rpartition("cannot tell of ")[2]).split("; ")[0]
-    return words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS].rpartition(' ')[0]} ..."
+    return _cut(_plain(one["numbers"].rpartition("cannot tell of ")[2]).split("; ")[0])
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= MOST_LETTERS else f"{words[:MOST_LETTERS].rpartition(' ')[0]} ..."
 
 
 def _number_line(found: tuple[str, Entry, Entry]) -> list[str]:
     name, own, one = found
-    verdict = "within" if one["within"] else "off" if one["reachable"] else "out of reach"
+    verdict = "within" if one["within"] else "**off**" if one["reachable"] else "out of reach"
+    cause = one["cause"] or ("cause not known" if verdict == "**off**" else "")
     return [
-        f"{one['case']}: {one['measure']} {one['where']}", number(one["paper"]),
-        ranged(one["ours"], one["low"], one["high"], one["seeds"]), number(one["tolerance"]), own["scale"],
-        verdict + (f" ({one['cause']})" if one["cause"] else ""), _link(name),
+        _plain(f"{one['case']}: {one['measure']} {one['where']}"), number(one["paper"]),
+        ranged(one["ours"], one["low"], one["high"], one["seeds"]), number(one["tolerance"]), _seeds(own),
+        verdict + (f": {cause}" if cause else ""), _link(name),
     ]  # fmt: skip
 
 
-def section(name: str, ledger: Mapping[str, Entry]) -> str:
+# ------------------------------------------------------------------------------------------- the pages of studies
+
+
+def studies_page(room: str, ledger: Ledger) -> str:
+    """All studies of a paper, each with what makes it again."""
+    paper = PAPERS.get(room)
+    title = f"Studies of paper {paper.number}: {paper.title}" if paper else "Studies of our own"
+    parts = [f"# {title}", "The verdicts in one table per paper: [results](../results.md)."]
+    if paper:
+        shown = [[item.what, _link(item.study) if item.study else "none", item.note] for item in ITEMS[room]]
+        parts.append(
+            _folded("Every figure, table and theorem", _table(("the paper's", "study", "note"), shown))
+        )
+    changes = [[_link(name), _short(find_study(name).differences("laptop"))] for name in names_in(room)]
+    parts.append(_folded("What a laptop changes", _table(("study", "at laptop scale"), changes)))
+    far = [one for one in numbers_in(room, ledger) if not one[2]["reachable"]]
+    if far:
+        parts.append(
+            _folded(f"{len(far)} numbers out of this scale's reach", _table(NUMBERS, map(_number_line, far)))
+        )
+    text = "\n\n".join([*parts, *(section(name, ledger) for name in names_in(room))]) + "\n"
+    return text.replace(f"(results/{room}.md#", "(#")
+
+
+def section(name: str, ledger: Ledger) -> str:
     """One study: every scale that ran, with what makes it again."""
     study = find_study(name)
-    parts = [f"### {name}", f"{study.title}. {study.source[:1].upper()}{study.source[1:]}."]
+    parts = [f"## {name}", f"{study.title}. {study.source[:1].upper()}{study.source[1:]}."]
     found = [ledger[key] for key in (f"{name} laptop", f"{name} paper") if key in ledger]
     if not current(name, ledger):
         parts.append(_capital(f"{NOT_RUN}{'; below is what an earlier recipe gave' if found else ''}."))
+        parts += [] if found else [_bash(f"undertow study run {name} --scale laptop --seeds {study.seeds}")]
     for own in found:
         parts += _scale(own, study.differences(own["scale"]), own in current(name, ledger))
     return "\n\n".join(parts)
@@ -213,26 +299,30 @@ def section(name: str, ledger: Mapping[str, Entry]) -> str:
 def _scale(own: Entry, changes: Sequence[str], fresh: bool) -> list[str]:
     hashed = f" Rows {own['rows']}." if own["rows"] else ""
     unfinished = f" Unfinished: {own['unfinished']} tasks are not done yet." if own["unfinished"] else ""
-    seeds = f"{own.get('seeds_done', own['seeds'])} of {own['seeds']}" if own["unfinished"] else own["seeds"]
-    told = f"{_capital(own['scale'])} scale, {seeds} seeds, {own['minutes']:g} minutes.{hashed}{unfinished}"
+    done = own.get("seeds_done", own["seeds"])
+    seeds = f"{done} of {own['seeds']} seeds" if done < own["seeds"] else f"{done} seed{'s' * (done != 1)}"
+    told = f"{_capital(own['scale'])} scale, {seeds}, {own['minutes']:g} minutes.{hashed}{unfinished}"
     claims = "\n".join(
         f"- {MARKS[one['verdict']]}: {_plain(one['claim'])}. {_plain(one['numbers'])}"
         for one in own["claims"]
     )
-    parts = [f"```bash\n{own['command']}\n```", told]
-    parts.append(claims if fresh else _folded("An earlier recipe's verdicts", claims))
-    if fresh and own.get("picture"):
-        parts.append(f"![The figure of {own['study']}]({own['picture']})")
+    if not fresh:
+        return [_folded(f"An earlier recipe's verdicts. {told}", f"{_bash(own['command'])}\n\n{claims}")]
+    parts = [_bash(own["command"]), told]
+    if own.get("picture"):
+        parts.append(f"![The figure of {own['study']}](../{own['picture']})")
+    parts.append(claims)
     parts += [f"A task failed: {_plain(one)}." for one in own["failures"]]
-    if fresh and changes:
-        parts.append(
-            _folded(f"What {own['scale']} scale changes: {_short(changes)}", "; ".join(map(_plain, changes)))
-        )
+    if changes:
+        words = _plain(_short(changes))
+        parts.append(_folded(f"What {own['scale']} scale changes: {words}", "; ".join(map(_plain, changes))))
     return parts
 
 
 def _short(changes: Sequence[str]) -> str:
     """The recipe's own sentence where it has one: it comes last."""
+    if not changes:
+        return "nothing"
     return changes[-1] if "→" not in changes[-1] else f"{len(changes)} settings"
 
 
@@ -248,7 +338,7 @@ def picture(own: SavedStudy, folder: Path) -> str:
     for width in WIDTHS:
         small = whole.resize((width, round(whole.height * width / whole.width)), Image.Resampling.LANCZOS)
         written = io.BytesIO()
-        small.quantize(24).save(written, "PNG", optimize=True)
+        small.quantize(32, Image.Quantize.MAXCOVERAGE).save(written, "PNG", optimize=True)
         if written.tell() <= MOST_BYTES:
             name = f"pictures/study-{own.name.replace('/', '-')}.png"
             (folder / "pictures").mkdir(exist_ok=True)
@@ -258,7 +348,11 @@ def picture(own: SavedStudy, folder: Path) -> str:
 
 
 def _link(name: str) -> str:
-    return f"[{name}](#{name.replace('/', '')})"
+    return f"[{name}](results/{name.partition('/')[0]}.md#{name.replace('/', '')})"
+
+
+def _bash(command: str) -> str:
+    return f"```bash\n{command}\n```"
 
 
 def _folded(title: str, body: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -195,3 +197,12 @@ def test_numbers_read_easily():
 
 def test_scales_are_the_three_of_the_design():
     assert SCALES == ("smoke", "laptop", "paper")
+
+
+def test_how_often_tests_are_looked_at_does_not_make_another_recipe():
+    """No row depends on it; what is trained otherwise is another recipe."""
+    seldom, longer = (
+        replace(STUDY, cases=(Case("plain", replace(STUDY.cases[0].train, **other)), *STUDY.cases[1:]))
+        for other in ({"test_at": "checkpoints"}, {"epochs": 201})
+    )
+    assert seldom.mark == STUDY.mark != longer.mark

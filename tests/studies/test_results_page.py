@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from undertow.engine.study_runner import run_study
 from undertow.errors import NotThere
-from undertow.studies.catalogue import find_study
+from undertow.studies.catalogue import STUDIES, find_study
 from undertow.studies.outcome import StudyOutcome
 
 PLACE = Path(__file__).parents[2] / "docs" / "results.py"
@@ -26,69 +27,115 @@ def results():
     return module
 
 
-def save(folder, scale, failures=()):
-    """An outcome in which D_LR rises with alpha; nothing else was measured."""
-    lines = [
+def outcome_rows(seeds=2):
+    """D_LR rises with alpha; nothing else was measured."""
+    return [
         {"case": case, "seed": seed, "measure": "d_lr", "value": value + seed / 100, "split": "test"}
         for case, value in (("alpha 0.2", 0.05), ("alpha 2", 0.3), ("alpha 20", 0.6))
-        for seed in range(2)
+        for seed in range(seeds)
     ]
-    facts = {"seeds": 2, "task_seconds": 120.0, "changes": ["epochs 9 → 3"], "failures": list(failures),
+
+
+def save(folder, scale, failures=(), seeds=2):
+    facts = {"seeds": seeds, "task_seconds": 120.0, "changes": ["epochs 9 → 3"], "failures": list(failures),
              "unfinished": 4 * bool(failures)}  # fmt: skip
     place = folder / NAME / scale
-    StudyOutcome.of(find_study(NAME), scale, pd.DataFrame(lines), facts).save(place)
+    StudyOutcome.of(find_study(NAME), scale, pd.DataFrame(outcome_rows(seeds)), facts).save(place)
     Image.effect_noise((2400, 2400), 80).save(place / "figure.png")
 
 
-def test_the_page_tells_all(results, tmp_path):
+def pages(results, tmp_path, *folders):
+    """The first page, and the page of paper 002's studies."""
+    results.main([str(folder) for folder in folders], tmp_path / "results.md")
+    return (tmp_path / "results.md").read_text(), (tmp_path / "results" / "richness.md").read_text()
+
+
+def test_the_pages_tell_all(results, tmp_path):
     save(tmp_path / "out", "laptop")
-    results.main([str(tmp_path / "out")], tmp_path / "results.md")
-    text = (tmp_path / "results.md").read_text()
-    assert f"```bash\nundertow study run {NAME} --scale laptop --seeds 2\n```" in text
-    assert "Laptop scale, 2 seeds, 2 minutes. Rows " in text
-    assert "- holds: D\\_LR grows with alpha" in text
-    assert "*cannot tell*: " in text
-    assert "| alpha 0.2: d_lr split test | 0.049 | 0.055 (0.05 to 0.06) | " in text
-    assert "not run yet at these settings | [latent/masc-dynamics](#latentmasc-dynamics) |" in text
-    assert "| figure 11, tables 2 and 7 | [richness/target-scale](#richnesstarget-scale) |" in text
+    first, studies = pages(results, tmp_path, tmp_path / "out")
+    row = next(line for line in first.splitlines() if line.startswith("| D_LR grows with alpha"))
+    assert row.endswith(
+        "| laptop, 2 of 5 | holds | [richness/target-scale](results/richness.md#richnesstarget-scale) |"
+    )
+    assert "| alpha 0.2: d\\_lr split test | 0.049 | 0.055 (0.05 to 0.06) | " in first
+    assert "| not run yet | [latent/masc-dynamics](results/latent.md#latentmasc-dynamics) |" in first
+    assert f"```bash\nundertow study run {NAME} --scale laptop --seeds 2\n```" in studies
+    assert "Laptop scale, 2 seeds, 2 minutes. Rows " in studies
+    assert "- holds: D\\_LR grows with alpha" in studies
+    assert "*cannot tell*: " in studies
+    assert "| figure 11, tables 2 and 7 | [richness/target-scale](#richnesstarget-scale) |" in studies
+
+
+def test_what_the_paper_says_is_never_a_heading_of_our_own_claims(results, tmp_path):
+    first, _ = pages(results, tmp_path)
+    theirs, ours = first.split("## Ours: claims that no paper makes")
+    assert "the paper says" in theirs
+    assert "the paper says" not in ours
+    mine = [claim.text for name in STUDIES for claim in find_study(name).claims if claim.ours]
+    assert mine
+    assert all(f"| {text.replace('|', chr(92) + '|')} |" in ours for text in mine)
 
 
 def test_a_later_run_replaces_its_entry_and_keeps_the_others(results, tmp_path):
     save(tmp_path / "out", "laptop")
-    results.main([str(tmp_path / "out")], tmp_path / "results.md")
+    pages(results, tmp_path, tmp_path / "out")
     kept = json.loads((tmp_path / "results.json").read_text())
     kept["latent/transfer laptop"] = {**kept[f"{NAME} laptop"], "study": "latent/transfer", "claims": []}
     kept[f"{NAME} laptop"]["minutes"] = 99
     (tmp_path / "results.json").write_text(json.dumps(kept))
-    results.main([str(tmp_path / "out")], tmp_path / "results.md")
+    pages(results, tmp_path, tmp_path / "out")
     again = json.loads((tmp_path / "results.json").read_text())
     assert again[f"{NAME} laptop"]["minutes"] == 2
     assert "latent/transfer laptop" in again
 
 
+def test_an_outcome_with_fewer_networks_does_not_replace_one_with_more(results, tmp_path, capsys):
+    save(tmp_path / "out", "laptop", seeds=3)
+    save(tmp_path / "small", "laptop", seeds=1)
+    pages(results, tmp_path, tmp_path / "out")
+    pages(results, tmp_path, tmp_path / "small")
+    assert json.loads((tmp_path / "results.json").read_text())[f"{NAME} laptop"]["seeds_done"] == 3
+    assert "kept as it was, with 9 networks" in capsys.readouterr().out
+
+
 def test_what_another_recipe_gave_is_shown_as_such_and_not_counted(results, tmp_path):
     save(tmp_path / "out", "laptop")
-    results.main([str(tmp_path / "out")], tmp_path / "results.md")
+    pages(results, tmp_path, tmp_path / "out")
     kept = json.loads((tmp_path / "results.json").read_text())
     kept[f"{NAME} laptop"]["recipe"] = "another"
     (tmp_path / "results.json").write_text(json.dumps(kept))
-    results.main([], tmp_path / "results.md")
-    text = (tmp_path / "results.md").read_text()
-    assert "Not run yet at these settings; below is what an earlier recipe gave." in text
-    assert "An earlier recipe's verdicts" in text
-    assert " holds," not in text.partition("| 002 | ")[2].partition("\n")[0]
+    first, studies = pages(results, tmp_path)
+    assert "Not run yet; below is what an earlier recipe gave." in studies
+    assert "An earlier recipe's verdicts" in studies
+    claims = sum(not one.ours for name in results.names_in("richness") for one in find_study(name).claims)
+    assert f"| 002 | {claims} | 0 | 0 | 0 | {claims} | 0 of 0 | 0 | 0 of " in first
 
 
 def test_pictures_are_small_or_left_out(results, tmp_path):
     """Noise does not compress: no width of it fits, and nothing is written."""
     save(tmp_path / "out", "laptop")
-    results.main([str(tmp_path / "out")], tmp_path / "results.md")
+    pages(results, tmp_path, tmp_path / "out")
     assert not list(tmp_path.glob("pictures/*"))
     Image.new("RGB", (2400, 500), "white").save(tmp_path / "out" / NAME / "laptop" / "figure.png")
-    results.main([str(tmp_path / "out")], tmp_path / "results.md")
+    _, studies = pages(results, tmp_path, tmp_path / "out")
     (shown,) = tmp_path.glob("pictures/*")
     assert shown.stat().st_size <= results.MOST_BYTES
-    assert f"(pictures/{shown.name})" in (tmp_path / "results.md").read_text()
+    assert f"(../pictures/{shown.name})" in studies
+
+
+def test_kept_rows_give_the_same_outcome_again_and_seeds_are_added(results, tmp_path, capsys):
+    """Fails if a value, a type or a task is lost on the way: the hash of the rows tells."""
+    outcome = run_study("richness/inductive-bias", "laptop", seeds=2, out=tmp_path / "out")
+    results.main([str(tmp_path / "out")], tmp_path / "results.md")
+    results.main(["--restore", str(tmp_path / "again")], tmp_path / "results.md")
+    assert "4 answers are in" in capsys.readouterr().out
+    restored = run_study(
+        "richness/inductive-bias", "laptop", seeds=2, out=tmp_path / "again", finished_only=True
+    )
+    assert restored.rows_mark == outcome.rows_mark
+    assert restored.facts["unfinished"] == 0
+    more = run_study("richness/inductive-bias", "laptop", seeds=3, out=tmp_path / "again", finished_only=True)
+    assert more.facts["unfinished"] == 2
 
 
 def test_smoke_is_no_result(results, tmp_path):
@@ -99,10 +146,9 @@ def test_smoke_is_no_result(results, tmp_path):
 
 def test_failures_and_what_is_unfinished_are_said(results, tmp_path):
     save(tmp_path / "out", "laptop", failures=["out of memory"])
-    results.main([str(tmp_path / "out")], tmp_path / "results.md")
-    text = (tmp_path / "results.md").read_text()
-    assert "A task failed: out of memory." in text
-    assert "Unfinished: 4 tasks are not done yet." in text
+    _, studies = pages(results, tmp_path, tmp_path / "out")
+    assert "A task failed: out of memory." in studies
+    assert "Unfinished: 4 tasks are not done yet." in studies
 
 
 @pytest.mark.parametrize(
@@ -112,12 +158,13 @@ def test_failures_and_what_is_unfinished_are_said(results, tmp_path):
         ({"numbers": "5 of 7 cases: a; b", "agree": 5, "of": 7, "p": 0.227}, "as chance may have it"),
         ({"numbers": "cannot tell of ResNet: fits 47 %, wanted 98 %; MLP: fits 3 %"}, "ResNet: fits 47 %, wanted 98 %"),
         ({"numbers": " ".join(["word"] * 60)}, "word ..."),
+        ({"numbers": "temporal/memory: no row has kept of 'ResNet'", "unfinished": 3}, "its networks have not run yet"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_told_says_why_in_the_table(results, told, wanted):
-    entry = {"scale": "laptop", "seeds": 3, "unfinished": 0}
+    entry = {"study": NAME, "scale": "laptop", "seeds": 3, "unfinished": told.get("unfinished", 0)}
     claim = {"claim": "a", "place": "", "cause": "", "study": NAME, "verdict": "cannot tell", "entry": entry}
     verdict = results._claim_line({**claim, **told})[4]
-    assert verdict.startswith("*cannot tell* (")
+    assert verdict.startswith("*cannot tell*: ")
     assert wanted in verdict
     assert len(verdict) < 180

@@ -185,10 +185,18 @@ def verdicts(name, *cases, scale="laptop"):
             # D_LR and what the first features carry go on changing long after the laptop's run ends.
             [None, False, False],
         ),
-        ("batch-norm", (made_up("without", 0.6, 0.2, dimension=40.0), made_up("batch norm", 0.07)), [True, True, True]),
-        ("batch-norm", (made_up("without", 0.06, 0.9), made_up("batch norm", 0.07, 0.9)), [False, False, False]),
+        ("batch-norm", (made_up("without", 0.6, 0.2, dimension=40.0), made_up("batch norm", 0.07)), [True] * 4),
+        (
+            "batch-norm",
+            (made_up("without", 0.06, 0.9), made_up("batch norm", 0.07, 0.9)),
+            [False, None, False, False],
+        ),
         # As the paper has it, but neither lazy nor rich by the levels of its full-size networks.
-        ("batch-norm", (made_up("without", 0.28, 0.2), made_up("batch norm", 0.14, 0.9)), [False, True, False]),
+        (
+            "batch-norm",
+            (made_up("without", 0.28, 0.2), made_up("batch norm", 0.14, 0.9)),
+            [True, None, True, False],
+        ),
         (
             "last-layer-only",
             (made_up("full backpropagation", 0.04, 0.99), made_up("last layer only", 0.5, 0.96)),
@@ -212,7 +220,7 @@ def test_what_trained_as_long_as_the_papers_networks_is_judged():
     losses = (made_up("cross-entropy", 0.2), made_up("squared error", 0.05))
     assert verdicts("cross-entropy", *losses, scale="paper")[0] is False
     norms = (made_up("without", 0.28), made_up("batch norm", 0.14))
-    assert verdicts("batch-norm", *norms, scale="paper")[0] is False
+    assert verdicts("batch-norm", *norms, scale="paper")[1] is False
 
 
 def test_a_network_that_has_not_fitted_is_not_judged():

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -115,6 +116,16 @@ def test_stops_at_a_training_accuracy_and_keeps_that_epoch(tmp_path: Path):
     assert last["train_fit"] >= 0.97
     assert run.epochs == (0, int(last["epoch"]))
     assert "training accuracy 0.97" in run.facts.ended
+
+
+def test_test_samples_can_wait_for_checkpoints_and_nothing_else_changes(tmp_path: Path):
+    """Fails if a last epoch between two checkpoints stays untested, or if looking less often changes training."""
+    often = ut.train(replace(QUICK, epochs=5, checkpoints="0,2"), tmp_path / "often")
+    seldom = ut.train(replace(QUICK, epochs=5, checkpoints="0,2", test_at="checkpoints"), tmp_path / "seldom")
+    assert seldom.metrics["epoch"][seldom.metrics["test_accuracy"].notna()].tolist() == [0, 2, 5]
+    both = [run.metrics.set_index("epoch").loc[[0, 2, 5]] for run in (often, seldom)]
+    pd.testing.assert_frame_equal(*both)
+    assert often.metrics["train_loss"].equals(seldom.metrics["train_loss"])
 
 
 def test_last_layer_only_and_frozen_prefix_leave_the_rest_bit_equal(tmp_path: Path):

@@ -25,12 +25,13 @@ def ending(run: RunFolder) -> str:
     """How the run ended, where its test accuracy was best, and what it memorised."""
     rows: list[dict[str, Any]] = run.metrics.to_dict("records")  # pyright: ignore[reportAssignmentType]
     last = rows[-1]
-    best = max(rows, key=lambda row: row["test_accuracy"])
+    tested = [row for row in rows if row["test_accuracy"] == row["test_accuracy"]]
+    best = max(tested, key=lambda row: row["test_accuracy"])
     top = f"{percent(best['test_accuracy'])} at epoch {int(best['epoch'])}"
     lines = [
         f"Ended after {escape(run.facts.ended)}: training accuracy {percent(last.get('train_fit'))}, "
         f"test accuracy {percent(last['test_accuracy'])}.",
-        f"The best test accuracy was {top}.{_kept(run, rows, best)}",
+        f"The best test accuracy was {top}.{_kept(run, tested, best)}",
     ]
     repeated = last.get("train_wrong_fit")
     if repeated is not None and repeated == repeated:

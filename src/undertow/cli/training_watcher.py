@@ -44,7 +44,8 @@ class TrainingWatcher:
             print_json(row)
         loss = f"loss {row['train_loss']:.3f}  " if "train_loss" in row else ""
         fit = f"train {percent(row.get('train_accuracy'))}  " if "train_accuracy" in row else ""
-        self._numbers = f"{loss}{fit}test {percent(row['test_accuracy'])}  "
+        test = f"test {percent(row['test_accuracy'])}  " if "test_accuracy" in row else ""
+        self._numbers = f"{loss}{fit}{test}"
         self.step(row["epoch"], row["step"])
 
     def end(self, reason: str) -> None:

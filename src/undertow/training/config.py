@@ -97,6 +97,8 @@ class TrainConfig:
     greedy: bool = False
     """Train layer by layer, each under a head of its own, and freeze it."""
 
+    test_at: Literal["epochs", "checkpoints"] = "epochs"
+    """When to look at the test samples: after every epoch, or with checkpoints only."""
     checkpoints: str = "paper"
     """When to keep weights: paper, every:5, log:20 or 0,1,5,10; by step: every:100steps, ..."""
     seed: int = 0

@@ -243,6 +243,7 @@ class Trainer:
             if self._reached():
                 reason = f"training accuracy {self.config.stop_at:g} at epoch {self.epoch}"
             if not self._is_due():
+                self._look_at_tests(self.rows[-1])
                 self._keep(self.rows[-1], last=True)
         except BaseException:
             reason = "an interruption"
@@ -297,8 +298,8 @@ class Trainer:
                 f"{self.path}: the training loss is {row['train_loss']} in epoch {self.epoch}. "
                 "The checkpoints before it are kept; a smaller --lr or --clip 1 may help."
             )
-        test = evaluate(self.net, self.test_batches, self.objective, self.data.test)
-        row |= {"test_loss": test.loss, "test_accuracy": test.given}
+        if self._is_due() or self.config.test_at == "epochs":
+            self._look_at_tests(row)
         # Whether to stop is decided on an exact look: the running accuracy lags behind, with dropout far behind.
         if self._is_due() or self.config.stop_at is not None:
             fit = evaluate(self.net, self.train_batches, self.objective, self.data.train)
@@ -307,6 +308,11 @@ class Trainer:
         self._keep(row)
         if self.watch:
             self.watch.epoch(row)
+
+    def _look_at_tests(self, row: dict[str, Any]) -> None:
+        if "test_accuracy" not in row:
+            test = evaluate(self.net, self.test_batches, self.objective, self.data.test)
+            row |= {"test_loss": test.loss, "test_accuracy": test.given}
 
     def _keep(self, row: dict[str, Any], *, last: bool = False) -> None:
         """Queue checkpoint, metrics and state, in this order."""

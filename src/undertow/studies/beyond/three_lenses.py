@@ -32,7 +32,7 @@ PAIRS = tuple(combinations(LENSES, 2))
 _NOISE, _WIDTH, _EACH = (0.0, 0.2, 0.4), (32, 128), (20, 60, 200)
 _BASE = TrainConfig(
     model="mlp:128-128", data="mnist", scaling="unit", optimiser="adam", lr=1e-3, batch_size=32, epochs=60,
-    test_size=1000, checkpoints="every:5",
+    test_size=1000, test_at="checkpoints", checkpoints="every:5",
 )  # fmt: skip
 
 

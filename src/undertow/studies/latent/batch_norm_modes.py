@@ -92,7 +92,7 @@ resnet18_modes = Study(
         "laptop": ScaleChange(
             train={
                 "train_size": 8000, "test_size": 1000, "lr": 1e-2, "epochs": 30, "stop_at": 0.99,
-                "checkpoints": "0,4,10",
+                "checkpoints": "0,6",
             },
             only=(case_name("ResNet18-CIFAR10", DEGREES[0]),),
             because="8,000 images and a larger rate, so that they are memorised within an hour; with 2,000 the order "

@@ -158,7 +158,7 @@ early_transfer = Study(
 
 _VIT = TrainConfig(
     model="vit:patch=7,depth=4,width=64,heads=4", data="mnist", optimiser="adam", lr=1e-3, batch_size=128, epochs=200,
-    stop_at=0.99,
+    stop_at=0.99, test_at="checkpoints",
 )  # fmt: skip
 
 vit = Study(

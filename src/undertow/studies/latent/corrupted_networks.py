@@ -16,10 +16,18 @@ from undertow.training.config import TrainConfig
 DEGREES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 _SGD = TrainConfig(
-    model="mlp", data="mnist", optimiser="sgd", lr=1e-3, momentum=0.9, batch_size=32, epochs=500, stop_at=1.0
-)
+    model="mlp", data="mnist", optimiser="sgd", lr=1e-3, momentum=0.9, batch_size=32, epochs=500, stop_at=1.0,
+    test_at="checkpoints",
+)  # fmt: skip
 _ADAM = TrainConfig(
-    model="cnn", data="mnist", optimiser="adam", lr=2e-4, batch_size=128, epochs=500, stop_at=1.0
+    model="cnn",
+    data="mnist",
+    optimiser="adam",
+    lr=2e-4,
+    batch_size=128,
+    epochs=500,
+    stop_at=1.0,
+    test_at="checkpoints",
 )
 
 NETS: Mapping[str, TrainConfig] = {

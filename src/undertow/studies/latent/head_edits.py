@@ -170,7 +170,9 @@ intervention = Study(
     title="Editing the head in mid-training",
     source="paper 001, figures 8, 9 and 19",
     cases=tuple(
-        Case(name, replace(NETS[net], noise=f"{degree:g}", epochs=100, stop_at=None), actions)
+        Case(
+            name, replace(NETS[net], noise=f"{degree:g}", epochs=100, stop_at=None, test_at="epochs"), actions
+        )
         for net in NETS
         for degree in _DEGREES
         for name, actions in zip(_names(net, degree), ((), ("edit 40 velpic",)), strict=True)
@@ -187,7 +189,8 @@ intervention = Study(
                 24,
                 epochs=60,
                 stop_at=None,
-                checkpoints="0,4,12,24,25,30,40,60",
+                test_at="checkpoints",
+                checkpoints="0,1,2,4,8,12,18,24,25,30,40,50,60",
             ),
             because=f"{MEMORISED_FAST}; 60 epochs whatever was fitted, edited at 24 as the paper at 40 of 100",
             minutes=5,

@@ -51,7 +51,8 @@ def memorised_inputs(
     """
     config = TrainConfig(
         model="mlp:128-512-512-512", data=data, scaling="unit", train_size=train_size, test_size=test_size,
-        optimiser="adam", batch_size=32, epochs=epochs, stop_at=0.99, seed=seed, checkpoints="0,1,2,4,8,12,20,40,60,80",
+        optimiser="adam", batch_size=32, epochs=epochs, stop_at=0.99, seed=seed,
+        test_at="checkpoints", checkpoints="0,1,2,4,8,12,20,40,60,80",
     )  # fmt: skip
     changed = unreadable(prepare_data(config), kind, degree, seed)
     with TemporaryDirectory() as folder:

@@ -30,7 +30,8 @@ no_download = Study(
             case_name(net, degree),
             TrainConfig(
                 model="mlp:128-256-256-256", data=data, noise=f"{degree:g}", optimiser="sgd", lr=1e-2, momentum=0.9,
-                batch_size=32, epochs=100, stop_at=1.0, checkpoints="0,1,2,5,10,20,40,60,80,100",
+                batch_size=32, epochs=100, stop_at=1.0, test_at="checkpoints",
+                checkpoints="0,1,2,5,10,20,40,60,80,100",
             ),
         )
         for net, data in NETS.items()

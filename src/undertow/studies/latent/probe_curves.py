@@ -7,6 +7,7 @@ dynamics_figure("masc"); difference_figure("velpic", "masc")
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -80,12 +81,14 @@ def by_case(
     found: Findings, draw: Callable[[Axes, str], None], cases: Sequence[str], size: float = 2.7
 ) -> Figure:
     """A panel over epochs for each case, the degrees of a network in a row."""
-    columns = min(len(cases), len(DEGREES))
+    columns = min(max(Counter(map(net_of, cases)).values()), len(DEGREES))
     rows = -(-len(cases) // columns)
     figure, axes = panels(columns, rows, title=found.study.title, size=(size, 2.4))
     for panel, case in zip(axes, cases, strict=False):
         draw(panel, case)
         panel.set(title=case, xlabel="epoch")
+    for empty in axes[len(cases) :]:
+        empty.set_visible(False)
     axes[0].legend(fontsize=6)
     return figure
 

@@ -29,6 +29,7 @@ from undertow.studies.latent.probe_claims import (
     trained_beats_random,
     two_ends,
     wins,
+    with_pictures,
 )  # fmt: skip
 from undertow.studies.latent.probe_curves import TEST, difference_figure, dynamics_figure, init_figure
 from undertow.studies.recipe import Published, Study
@@ -138,8 +139,8 @@ velpic_minus_masc = replace(
             "VeLPIC wins especially at higher degrees of corruption", more_at_high_degrees, FITTED, "contributions",
         ),
         Claim(
-            "MASC wins in the later layers of MLP-MNIST and MLP-CIFAR-10", wins("masc", "velpic", "last", nets=MLPS),
-            FITTED, "section 6.1",
+            "MASC wins in the later layers of MLP-MNIST and MLP-CIFAR-10",
+            with_pictures(wins("masc", "velpic", "last", nets=MLPS)), FITTED, "section 6.1",
         ),
         Claim(
             "MASC wins in the early layers of CNN-MNIST and CNN-Fashion-MNIST",
@@ -185,9 +186,11 @@ masc_minus_logistic = replace(
     claims=(
         Claim(
             "in MLPs and CNN-CIFAR-10 logistic wins early layers, MASC later ones",
-            over_cases(
-                two_ends(("logistic", "masc"), ("masc", "logistic")),
-                nets=(*MLPS, "CNN-CIFAR10", "AlexNet-TinyImageNet"),
+            with_pictures(
+                over_cases(
+                    two_ends(("logistic", "masc"), ("masc", "logistic")),
+                    nets=(*MLPS, "CNN-CIFAR10", "AlexNet-TinyImageNet"),
+                )
             ),
             FITTED, "section 7, figure 5",
         ),

@@ -193,9 +193,10 @@ def accuracy(model: nn.Module, samples: Samples, run: Run, data: DataSet) -> flo
 
 
 def intervention(run: Run, *, case: str, seed: int, probes: Sequence[str] = ("velpic",)) -> Rows:
-    """The model's test accuracy at every epoch, and probes at every checkpoint."""
+    """The model's test accuracy at every epoch that was tested, and probes at every checkpoint."""
     rows = grid(run, case=case, seed=seed, probes=probes)
+    tested = run.metrics.dropna(subset="test_accuracy").to_dict("records")
     return rows + [
         row("epoch_accuracy", line["test_accuracy"], checkpoint=line["epoch"], split="test", probe="model")
-        for line in run.metrics.to_dict("records")
+        for line in tested
     ]

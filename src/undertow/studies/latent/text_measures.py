@@ -47,7 +47,7 @@ def memorised_text(
     """
     config = TrainConfig(
         model=model, data=source, noise=f"{degree:g}", optimiser="adam", lr=1e-3, batch_size=32, epochs=epochs,
-        stop_at=0.99, seed=seed, checkpoints="0,1,2,4,8,12,20,40,60,80",
+        stop_at=0.99, seed=seed, test_at="checkpoints", checkpoints="0,1,2,4,8,12,20,40,60,80",
     )  # fmt: skip
     read = questions(source, seed=seed, train_size=train_size, test_size=test_size, length=length)
     with TemporaryDirectory() as folder:

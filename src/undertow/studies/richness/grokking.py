@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _CASE = "division mod 97"
 _NET = TrainConfig(
     model="transformer", data="mod-division", loss="mse", optimiser="adam", lr=1e-3, beta2=0.98, batch_size=512,
-    epochs=4000, checkpoints="every:100",
+    epochs=4000, test_at="checkpoints", checkpoints="every:100",
 )  # fmt: skip
 
 TEST = {"split": "test"}

@@ -32,7 +32,8 @@ TEST = {"split": "test"}
 _STEP = "step function"
 _STEP_NET = TrainConfig(
     model="mlp:1000-1000-1000", data="heaviside:n=6000", train_size=2000, target="scalar", loss="mse",
-    optimiser="adam", lr=1e-3, batch_size=128, epochs=100, checkpoints="0,1,3,10,30",
+    optimiser="adam", lr=1e-3, batch_size=128, epochs=100, test_at="checkpoints",
+    checkpoints="0,1,3,10,30",
 )  # fmt: skip
 
 

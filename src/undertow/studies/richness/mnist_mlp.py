@@ -25,7 +25,7 @@ TEST, TRAIN = {"split": "test"}, {"split": "train"}
 
 _MLP = TrainConfig(
     model="mlp:1024-1024-1024,init=lecun", data="mnist", scaling="unit", loss="mse", optimiser="adam", lr=1e-3,
-    batch_size=128, epochs=100, checkpoints="every:100",
+    batch_size=128, epochs=100, test_at="checkpoints", checkpoints="every:100",
 )  # fmt: skip
 _SMOKE = {
     "data": "digits",

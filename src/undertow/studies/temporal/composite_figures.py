@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from undertow.plots import line, panels
+from undertow.plots import COLOURS, DASHES, line, panels
 from undertow.studies.findings import Findings
 from undertow.studies.temporal.by_cut import cuts
 
@@ -45,9 +45,18 @@ def _draw_cuts(panel: Any, found: Findings, case: str, measure: str, x: str) -> 
     for index, cut in enumerate(names):
         if found.has(case, measure, layer=cut, split="train"):
             line(panel, found.curve(case, measure, x=x, layer=cut, split="train"), f"cut after {cut}", index)
+        elif measure == "density" and found.has(case, "consistency", layer=cut, split="train"):
+            _draw_spike(panel, found.mean(case, "consistency", layer=cut, split="train"), index)
     if x == "shallow" and found.has(case, measure, layer="output", split="train"):
         own = found.curve(case, measure, x=x, layer="output", split="train")
         line(panel, own, "the model itself", 6, linewidth=1)
+
+
+def _draw_spike(panel: Any, value: float, index: int) -> None:
+    """Pictures that all have the same consistency have no density: a line says where they are."""
+    panel.axvline(value, color=COLOURS[index], linestyle=DASHES[index])
+    panel.set(xlim=(0, 1.05), yticks=[])
+    panel.text(0.5, 0.5, f"every picture\nat {value:g}", ha="center", transform=panel.transAxes, fontsize=8)
 
 
 def window_figure(found: Findings) -> Figure:

@@ -20,6 +20,12 @@ from undertow.studies.recipe import Study
 from undertow.studies.temporal.by_cut import FITS, agreed, by_cut, by_seed, cuts
 from undertow.studies.temporal.networks import (
     BOTH,
+    LAPTOP,
+    MLP,
+    MLP_CASE,
+    RESNET,
+    RESNET_CASE,
+    SMOKE,
     small_scales,
 )
 
@@ -87,6 +93,12 @@ _LARGE_STEPS = (
     "after the drops it is within 3 %, then exact"
 )
 
+_PAPERS_BATCHES = {
+    MLP_CASE: {**LAPTOP[MLP_CASE], "step_batch": MLP.batch_size},
+    RESNET_CASE: {**LAPTOP[RESNET_CASE], "step_batch": RESNET.batch_size},
+}
+"""A laptop trains with smaller batches, whose steps scatter more than those that the equation is for."""
+
 step_equation = Study(
     name="temporal/step-equation",
     title="One step of SGD is the sum of a deterministic and a random part",
@@ -98,6 +110,7 @@ step_equation = Study(
         smoke={"checkpoints": "2,6", "batches": 8, "inputs": 2},
         laptop={"checkpoints": "5,10,20,30,60", "batches": 24, "inputs": 4},
         minutes=1.5,
+        cases=(SMOKE, _PAPERS_BATCHES),
     ),
     claims=(
         Claim(

@@ -40,9 +40,14 @@ from undertow.training.seeds import stream
 
 
 def step_equations(
-    run: Run, *, case: str, seed: int, checkpoints: str = "last", batches: int = 64, inputs: int = 8
-) -> Rows:
-    """How far equation 3 is from the steps of SGD, at every cut."""
+    run: Run, *, case: str, seed: int, checkpoints: str = "last", batches: int = 64, inputs: int = 8,
+    step_batch: int | None = None,
+) -> Rows:  # fmt: skip
+    """How far equation 3 is from the steps of SGD, at every cut.
+
+    Options:
+        step_batch: samples in the batch of a step; as in training when not given.
+    """
     data, config = run.data(), run.config
     assert config is not None  # a study's run has one
     objective, probes = objective_of(config, data), some(data.test, inputs)
@@ -54,8 +59,9 @@ def step_equations(
             try:
                 found = step_equation(
                     model, data.train.tensor, data.train.y, probes.tensor, cut=cut, batches=batches,
-                    batch_size=config.batch_size, lr=config.learning_rate(max(1, at)), loss=objective.loss,
-                    generator=stream(seed, "mini-batches", at), prepare=lambda x: to_inputs(x, data.scaling),
+                    batch_size=step_batch or config.batch_size, lr=config.learning_rate(max(1, at)),
+                    loss=objective.loss, generator=stream(seed, "mini-batches", at),
+                    prepare=lambda x: to_inputs(x, data.scaling),
                 )  # fmt: skip
             except BadData as reason:
                 rows.append(row("mean_error", None, note=str(reason), **where))

@@ -1,0 +1,102 @@
+"""The rows behind the ledger, seed by seed, in one small file, so that later sittings add seeds to earlier ones.
+
+    keep_rows("studies", Path("docs/results-rows.zip"))        # adds what is finished in studies/tasks
+    restore_rows(Path("docs/results-rows.zip"), "studies")     # puts answers back, as if they had just been computed
+
+Only answers of the recipes as they stand are kept: what a task's name, settings and seed still ask for. An answer is
+known by what was asked, without undertow's version. Answers with the same columns share a table, which keeps the file
+small; every value is kept as it is, so that claims and hashes of rows come out the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from undertow.engine.store import Store
+from undertow.studies.catalogue import STUDIES, find_study
+from undertow.studies.task import Task
+
+ASKED, SECONDS = "asked", "task_seconds"
+SCALES = ("laptop", "paper")
+MOST_SEEDS = 5
+WHEN = (2000, 1, 1, 0, 0, 0)
+"""The same rows make the same file."""
+
+
+def wanted_tasks() -> dict[str, Task]:
+    """All that the recipes as they stand can ask for, by what is asked."""
+    every = (
+        task for name in STUDIES for scale in SCALES for task in find_study(name).at(scale).tasks(MOST_SEEDS)
+    )
+    return {asked(task): task for task in every}
+
+
+def asked(task: Task) -> str:
+    """A hash of what a task asks for, in whatever version of undertow."""
+    text = json.dumps([task.function, task.arguments], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def keep_rows(out: Path | str, kept: Path) -> int:
+    """Add the answers in OUT/tasks; returns how many there are in all."""
+    tasks = wanted_tasks()
+    answers = {key: table for key, table in read_kept(kept) if key in tasks}
+    folder = Path(out) / "tasks"
+    for key, task in tasks.items():
+        path = folder / f"{task.key}.parquet"
+        if path.is_file():
+            table = pq.read_table(path)
+            seconds = float((table.schema.metadata or {}).get(b"seconds", b"0"))
+            answers[key] = _with(table.replace_schema_metadata(None), key, seconds)
+    if answers:
+        _write(answers, kept)
+    return len(answers)
+
+
+def restore_rows(kept: Path, out: Path | str) -> int:
+    """Put the answers into OUT/tasks, where they are not there yet; returns how many the file has."""
+    tasks, store, count = wanted_tasks(), Store.under(out), 0
+    store.claim()
+    for key, table in read_kept(kept):
+        count += 1
+        if key in tasks and not store.has(tasks[key]):
+            plain = table.drop_columns([ASKED, SECONDS])
+            store.keep(tasks[key], plain.to_pylist(), table[SECONDS][0].as_py())
+    return count
+
+
+def read_kept(kept: Path) -> Iterator[tuple[str, pa.Table]]:
+    """Every answer in the file."""
+    if not kept.is_file():
+        return
+    with zipfile.ZipFile(kept) as file:
+        for name in file.namelist():
+            table = pq.read_table(io.BytesIO(file.read(name)))
+            for key in table[ASKED].unique().to_pylist():
+                yield key, table.filter(pa.compute.equal(table[ASKED], key))
+
+
+def _with(table: pa.Table, key: str, seconds: float) -> pa.Table:
+    count = len(table)
+    return table.append_column(ASKED, pa.array([key] * count)).append_column(
+        SECONDS, pa.array([seconds] * count, pa.float64())
+    )
+
+
+def _write(answers: dict[str, pa.Table], kept: Path) -> None:
+    alike: dict[str, list[pa.Table]] = {}
+    for _, table in sorted(answers.items()):
+        alike.setdefault(table.schema.to_string(), []).append(table)
+    with zipfile.ZipFile(kept, "w") as file:
+        for number, (_, tables) in enumerate(sorted(alike.items())):
+            written = io.BytesIO()
+            pq.write_table(pa.concat_tables(tables), written, compression="zstd", compression_level=19)
+            file.writestr(zipfile.ZipInfo(f"{number:03}.parquet", WHEN), written.getvalue())
