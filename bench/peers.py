@@ -1,20 +1,23 @@
 """The same job by others, each with its best setting, and by us: processor seconds of one thread.
 
     python bench/peers.py                                 # all; Datalab takes minutes
-    python bench/peers.py --part logistic                 # probes, knn, logistic, cka, labels or datalab
+    python bench/peers.py --part logistic       # probes, knn, logistic, cka, layers, collapse, labels or datalab
     python bench/peers.py --part datalab --count 50000
 
-Rows of 512 features in float32, 10,000 of them. pytorch-cka and faiss are measured where they are installed. Whoever
+Rows of 512 features in float32, 10,000 of them. faiss, pytorch-cka, torch-cka and neural-collapse are measured where
+they are installed. Whoever
 converges is asked for the same minimum with the same tolerance.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import time
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -144,6 +147,84 @@ def cka_pair() -> list[Row]:
     ]
 
 
+def layers() -> list[Row]:
+    """Four layers of two networks, all pairs, passes included; both packages average over batches of 256."""
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    from undertow.features.stream import stream_features
+    from undertow.richness.similarity import KnownKernel, cka_of
+
+    torch.manual_seed(0)
+    wide = [part for at in range(4) for part in (nn.Linear(512 if at else 64, 512), nn.ReLU())]
+    nets = [nn.Sequential(*copy.deepcopy(wide), nn.Linear(512, 10)) for _ in range(2)]
+    for part in nets[1].parameters():
+        part.data += 0.02 * torch.randn_like(part)
+    x, names = torch.randn(10_000, 64), ["1", "3", "5", "7"]
+
+    def ours() -> None:
+        kernels = [
+            [KnownKernel.of(torch.cat([one.features[name] for one in parts])) for name in names]
+            for parts in (list(stream_features(net, x, names)) for net in nets)
+        ]
+        for first in kernels[0]:
+            for second in kernels[1]:
+                cka_of(first, second)
+
+    def loader() -> DataLoader[Any]:
+        return DataLoader(TensorDataset(x), batch_size=256)
+
+    own, found = seconds(ours, 2), list[Row]()
+    if find_spec("cka"):
+        import cka as pytorch_cka  # pyright: ignore
+
+        theirs = seconds(lambda: pytorch_cka.compute_cka(*nets, loader(), layers=names, progress=False), 2)
+        found.append(row("CKA of 4 x 4 layers with passes, all samples at once", own, "pytorch-cka", theirs))
+    if find_spec("torch_cka"):
+        from torch_cka import CKA  # pyright: ignore
+
+        def theirs() -> None:
+            with torch.no_grad():
+                CKA(*nets, "a", "b", names, names).compare(loader(), loader())
+
+        found.append(row("... the same", own, "torch-cka", seconds(theirs)))
+    return found
+
+
+def collapse() -> list[Row]:
+    """NC1 to NC4 of one layer."""
+    if not find_spec("neural_collapse"):
+        return []
+    from neural_collapse import accumulate, measure  # pyright: ignore
+
+    x, y = drawn(10)
+    head = torch.randn(10, 512, generator=torch.Generator().manual_seed(2))
+
+    def ours() -> None:
+        ut.neural_collapse(x, y, weights=head, predictions=(x @ head.T).argmax(1))
+
+    def theirs() -> None:
+        first = accumulate.MeanAccumulator(10, 512)
+        for rows, own in zip(x.split(512), y.split(512), strict=True):
+            first.accumulate(rows, own)
+        means, centre = first.compute()
+        within = accumulate.CovarAccumulator(10, 512, M=means)
+        nearest = accumulate.DecAccumulator(10, 512, M=means, W=head)
+        nearest.create_index(means)
+        for rows, own in zip(x.split(512), y.split(512), strict=True):
+            within.accumulate(rows, own, means)
+            nearest.accumulate(rows, own, means, head)
+        measure.variability(means, within.compute(), centre)
+        measure.mean_norms(means, centre)
+        measure.interference(means, centre)
+        measure.simplex_etf_error(means, centre)
+        measure.alignment_error(head, means, centre)
+
+    return [
+        row("NC1 to NC4, 10,000 x 512, 10 classes", seconds(ours, 3), "neural-collapse", seconds(theirs, 3))
+    ]
+
+
 def noisy(count: int, classes: int, dim: int = 128, apart: float = 0.6) -> tuple[Tensor, Tensor]:
     draw = torch.Generator().manual_seed(0)
     y = torch.randint(classes, (count,), generator=draw)
@@ -191,7 +272,8 @@ def datalab(count: int = 50_000, classes: int = 100) -> list[Row]:
 
 
 PARTS: dict[str, Callable[[], list[Row]]] = {
-    "probes": probes, "knn": knn, "logistic": logistic, "cka": cka_pair, "labels": labels, "datalab": datalab,
+    "probes": probes, "knn": knn, "logistic": logistic, "cka": cka_pair, "layers": layers,
+    "collapse": collapse, "labels": labels, "datalab": datalab,
 }  # fmt: skip
 
 

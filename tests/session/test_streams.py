@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import undertow as ut
 from undertow.data.streamed import MapReader, SampleStream, open_reader
-from undertow.errors import BadData
+from undertow.errors import BadData, RunProblem
 from undertow.features.stream import Batch
 from undertow.latent.layer import PROBES
 from undertow.latent.probes_streamed import SumsTally
@@ -199,6 +199,45 @@ def test_an_audit_of_streams_gives_the_numbers_of_samples_in_memory(run, tmp_pat
     assert found.headline == whole.headline
 
 
+@pytest.mark.parametrize("kind", SOURCES)
+def test_probes_and_labels_of_every_source_are_those_of_samples_in_memory(kind, run, tmp_path, small_shards):
+    """A third of the memory holds neither layer of 64 features: their votes are read from a file."""
+    if "hub" in kind and find_spec("datasets") is None:
+        pytest.skip("needs datasets: pip install 'undertow[hub]'")
+    train, test = train_samples(), held_samples()
+    streams = streamed(SOURCES[kind](train, tmp_path)), streamed(Mapped(test), "test")
+    parts = Session(run, *streams, out=tmp_path / "parts", memory="400KB")
+    whole = Session(run, (train.x, train.y), (test.x, test.y), out=tmp_path / "whole")
+    probes = {"probes": ("mean", "lda", "logistic"), "fits": "given"}
+    own, there = (ut.probe_grid(one, **probes) for one in (parts, whole))
+    untold = own[own["value"].isna()]
+    assert set(untold["layer"]) == {"layer1", "layer2"}
+    assert set(untold["probe"]) <= {"logistic", "lda"}
+    told = own.dropna(subset=["value"]).set_index(KEYS)["value"]
+    there = there.set_index(KEYS)["value"]
+    assert {"mean", "logistic"} <= set(told.index.get_level_values("probe"))
+    assert (told - there[told.index]).abs().max() < 1.5 / TEST  # one on the border, in float32
+    own, there = (ut.label_errors(one) for one in (parts, whole))
+    np.testing.assert_allclose(own.found.scores, there.found.scores, atol=1e-4)
+    assert (own.found.rate.low, own.found.rate.high) == pytest.approx(
+        (there.found.rate.low, there.found.rate.high), abs=1e-3
+    )
+    assert [(one.name, one.kind) for one in own.found.voters] == [
+        (one.name, one.kind) for one in there.found.voters
+    ]
+
+
+def test_a_view_for_which_the_disk_has_no_room_is_told_and_the_others_vote(run, tmp_path, monkeypatch):
+    def full(self, count, columns):
+        raise RunProblem("labels: wanted 10 TB on disk.")
+
+    parts = streamed(Mapped(train_samples())), streamed(Mapped(held_samples()), "test")
+    monkeypatch.setattr("undertow.labels.shelf.Shelf.filed", full)
+    found = ut.label_errors(Session(run, *parts, out=tmp_path, memory="400KB"))
+    assert any("layer1 has no vote: its features do not fit" in note for note in found.notes), found.notes
+    assert found.found.voters  # inputs and the narrow layer
+
+
 def test_checkpoints_that_are_spread_together_keep_apart(run, tmp_path, small_shards, monkeypatch):
     """As on a cluster with more workers than a checkpoint has shards; one checkpoint gives no numbers."""
     bad = run.epochs[1]
@@ -272,9 +311,11 @@ def test_a_source_that_changes_its_order_is_refused(run, tmp_path):
 
 def test_what_does_not_add_up_says_what_it_would_need(run, tmp_path):
     parts = streamed(Mapped(train_samples())), streamed(Mapped(held_samples()))
-    found = ut.audit(run, *parts, out=tmp_path, lenses=("latent", "labels"), probes="mean", memory="190KB")
+    found = ut.audit(run, *parts, out=tmp_path, lenses=("latent", "repair"), probes="mean", memory="190KB")
     notes = found.about["settings"]["notes"]
     assert any("of the train samples at once, a third of the memory is" in note for note in notes), notes
+    with pytest.raises(BadData, match=r"it needs 7\.2 kB of the train samples at once"):
+        ut.label_errors(Session(run, *parts, out=tmp_path / "tiny", memory="12KB"))  # votes of 3 classes
 
 
 GROWTH = """
@@ -288,31 +329,43 @@ class Made(Dataset):
     def __len__(self): return self.count
     def __getitem__(self, row):
         draw = torch.Generator().manual_seed(1_000_003 * self.seed + row)
-        x = torch.rand(3, 32, 32, generator=draw)
+        x = torch.rand(3, 24, 24, generator=draw)
         x[row % 3, 0] += 1
         return x, row % 3
 
 def net():
     first = nn.Conv2d(3, 8, 4, 4), nn.ReLU(), nn.Flatten()
-    return nn.Sequential(*first, nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 3))
+    return nn.Sequential(*first, nn.Linear(288, 32), nn.ReLU(), nn.Linear(32, 3))
 
 if __name__ == "__main__":
-    folder, count = sys.argv[1], int(sys.argv[2])
+    torch.set_num_threads(1)
+    folder, verb, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     torch.manual_seed(0)
     with ut.Recorder(folder) as recorder:
         recorder.save(net(), 1)
-    ut.audit(ut.open_run(folder, model=net), Made(count, 1), Made(count // 5, 2), layers="3", memory="20MB",
-             probes=("masc", "lda"), fits="given", lenses=("latent", "richness"))
+    run = ut.open_run(folder, model=net)
+    session = ut.Session(run, Made(count, 1), Made(count // 5, 2), memory="8MB")
+    assert session.samples.stream
+    fits = {"probes": ("masc", "lda"), "fits": "given", "layers": "3"}
+    if verb == "audit":
+        ut.audit(session, lenses=("latent", "richness"), **fits)
+    elif verb == "probe":
+        ut.probe_grid(session, **fits)
+    else:
+        found = ut.label_errors(session, layers="3")
+        assert {"inputs", "3 at epoch 1"} == {one.name for one in found.found.voters if one.kind == "directions"}, (
+            [one.name for one in found.found.voters])
     # Of this process alone: getrusage's peak would begin with that of its parent.
     print(json.dumps(int(re.search("VmHWM:[^0-9]*([0-9]+)", open("/proc/self/status").read())[1])))
 """
 
 
-def test_memory_stays_flat_in_the_number_of_samples(tmp_path):
-    """Ten times the samples, 400 MB more of them; held they would show."""
+@pytest.mark.parametrize(("verb", "count"), [("audit", 2_000), ("probe", 2_000), ("labels", 1_600)])
+def test_memory_stays_flat_in_the_number_of_samples(verb, count, tmp_path):
+    """Ten times the samples, 100 MB more of them at least; held they would show."""
     peaks = []
-    for count in (4_000, 40_000):
-        command = [sys.executable, "-W", "ignore", "-c", GROWTH, str(tmp_path / str(count)), str(count)]
+    for many in (count, 10 * count):
+        command = [sys.executable, "-W", "ignore", "-c", GROWTH, str(tmp_path / str(many)), verb, str(many)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
         peaks.append(json.loads(done.stdout.splitlines()[-1]) / 1024)

@@ -42,6 +42,7 @@ class SearchCost:
     asked: int = 1  # views whose neighbours are asked
     others: int = 0  # voters that come as they are: answers of checkpoints, probabilities
     features: int = 0  # bytes of features that lie in memory at once
+    filed: int = 0  # bytes of features that lie in a file at once
     passes: float = 0.0  # seconds for passes through the network
     keeps: bool = False  # whether votes are kept on disk, so that a killed search goes on
 
@@ -64,7 +65,8 @@ class SearchCost:
     @property
     def disk(self) -> int:
         """Bytes in the folder for temporary files, as long as it works."""
-        return TABLES * 4 * self._cells if self.on_disk else 0
+        turned = 4 * self.samples * LEADING if self.filed else 0  # beside those of a wide view
+        return self.filed + turned + (TABLES * 4 * self._cells if self.on_disk else 0)
 
     @property
     def kept(self) -> int:

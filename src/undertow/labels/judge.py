@@ -94,7 +94,7 @@ def view_votes(
     rows: Tensor, plan: Plan, seed: int, *, ask_neighbours: bool, shelf: Shelf = IN_MEMORY
 ) -> ViewVotes:
     """Votes on all samples from their features (N, D), out of fold."""
-    rows = narrowed(rows)
+    rows = narrowed(rows, shelf)
     near = neighbour_votes(rows, plan, seed, shelf) if ask_neighbours else None
     return ViewVotes(
         discriminant_votes(rows, plan, shelf).numpy(), direction_votes(rows, plan, shelf).numpy(),
@@ -153,7 +153,7 @@ class Judge:
         """
         if view.file is not None:
             self.shelf.watch(view.file)
-        rows, own = narrowed(view.rows), (taught or self.plan, self.shelf)
+        rows, own = narrowed(view.rows, self.shelf), (taught or self.plan, self.shelf)
         probes = (("discriminant", discriminant_votes), ("directions", direction_votes))
         self.pool.add_view(((kind, votes(rows, *own)) for kind, votes in probes), view)
         if self.asks_neighbours(view):

@@ -41,7 +41,7 @@ class Neighbours:
 def neighbour_votes(rows: Tensor, plan: Plan, seed: int, shelf: Shelf = IN_MEMORY) -> Neighbours:
     """Shares of classes among the nearest labelled samples, without the sample itself."""
     draws = torch.Generator().manual_seed(seed)
-    directions = _Directions(rows, draws)
+    directions = _Directions(rows, draws, shelf.mean(rows))
     pool = plan.labelled.nonzero()[:, 0]
     pool = pool[torch.randperm(len(pool), generator=draws)[:MOST_REFERENCES]].sort().values
     references = directions.of(pool)
@@ -70,8 +70,8 @@ def _nearest(rows: Tensor, references: Tensor, own: Tensor, count: int) -> tuple
 class _Directions:
     """Centred rows of length 1, narrow enough for many products; made when they are asked for."""
 
-    def __init__(self, rows: Tensor, draws: torch.Generator) -> None:
-        self._rows, self._centre = rows, rows.mean(0)
+    def __init__(self, rows: Tensor, draws: torch.Generator, centre: Tensor) -> None:
+        self._rows, self._centre = rows, centre
         wide = rows.shape[1] > WIDEST
         self._onto = torch.randn(rows.shape[1], DRAWN, generator=draws).to(rows) if wide else None
 

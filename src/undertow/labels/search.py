@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undertow.data.streamed import SampleStream
 from undertow.errors import BadData, BadValue
 from undertow.features.layers import INPUT
 from undertow.labels.cost import SearchCost
@@ -34,7 +35,7 @@ from undertow.labels.present import judge_present
 from undertow.labels.settings import AUTO, LabelConfig
 from undertow.labels.shelf import Shelf
 from undertow.labels.views import Plan, View
-from undertow.labels.votes_gauge import TrainOutputsGauge, VotesGauge, epochs_at, seen_at
+from undertow.labels.votes_gauge import TrainOutputsGauge, VotesGauge, epochs_at, filed, seen_at
 from undertow.session.gauge import Gauge
 from undertow.session.progress import Progress, python_progress
 from undertow.session.reader import ENTERING
@@ -205,6 +206,10 @@ class LabelSearch:
         sizes = {name: 4 * count * width for name, width in widths.items()}
         rounds = pack(sizes, parse_size(session.config.memory) // 3)
         held = max((sum(sizes[name] for name in one) for one in rounds), default=0)
+        wide = [name for name in self.layers if not any(name in one for one in rounds)]
+        if wide:  # in a file, maps averaged over places
+            averaged = next(replace(session.example_reader, conv="mean").stream(few, wide))
+            widths |= {name: part.shape[1] for name, part in averaged.features.items()}
         voting = [
             widths[name]
             for name in self.layers
@@ -213,6 +218,7 @@ class LabelSearch:
         return SearchCost(
             samples=count, classes=self.classes, widths=tuple(voting), others=len(self.numbers), keeps=True,
             room=table_room(self.config), features=2 * held, passes=a_pass * len(self.numbers) * max(1, len(rounds)),
+            filed=max((4 * count * widths[name] for name in wide), default=0),
         )  # fmt: skip
 
     def found(self) -> LabelErrors:
@@ -262,18 +268,27 @@ class LabelSearch:
                 votes = self._votes(gauge, at)
                 if votes is not None:
                     judge.add(seen_at(self.session, gauge.layer, at), votes)
+        if not judge.pool.voters:
+            raise next(iter(self.session.refused.values()))
         return judge.conclude(self._inputs(), self.session.config.seed)
 
     def _inputs(self) -> Generator[View]:
-        """The inputs as the model takes them, where they can vote and fit into the memory."""
-        x, room = self.session.samples.split(TRAIN).x, parse_size(self.session.config.memory) // 3
-        if INPUT not in self.layers or not isinstance(x, Tensor) or 4 * x.numel() > room:
+        """The inputs as the model takes them, where they can vote; in a file where the memory has no room for them."""
+        x, votes = self.session.samples.split(TRAIN).x, self.voters[0]
+        if (
+            votes.layer != INPUT
+            or votes.name in self.session.refused
+            or not isinstance(x, Tensor | SampleStream)
+        ):
             return
         reader = self.session.reader(self.session.example_model)
-        parts = [
-            torch.as_tensor(reader.inputs(part)).flatten(1).float() for part in x.split(reader.batch_size)
-        ]
-        yield View("inputs", rows=torch.cat(parts))
+        parts = x.split(reader.batch_size) if isinstance(x, Tensor) else x.batches(reader.batch_size)
+        fed = (torch.as_tensor(reader.inputs(part)).flatten(1).float() for part in parts)
+        size = 4 * len(self.given) * self.session.widths([INPUT])[INPUT]
+        if size <= parse_size(self.session.config.memory) // 3:
+            yield View("inputs", rows=torch.cat(list(fed)))
+        else:
+            yield View("inputs", rows=filed(fed, len(self.given), self.shelf))
 
     @property
     def sound(self) -> list[int]:
@@ -335,6 +350,10 @@ class LabelSearch:
 
     def _notes(self) -> list[str]:
         notes, last = list(self.session.run.notes), self.sound[-1]
+        refused = self.session.refused
+        notes += [
+            f"{one.layer} has no vote: {refused[one.name]}" for one in self.voters if one.name in refused
+        ]
         when = self.session.run.at_words(last)
         said = self.session.value(self.outputs, last)
         known = self.plan.labelled.numpy()

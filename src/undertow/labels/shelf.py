@@ -52,6 +52,16 @@ class Shelf:
         """An empty (count, columns) float32 table."""
         if not self.on_disk or not count * columns:
             return torch.empty(count, columns)
+        return self.filed(count, columns)
+
+    def beside(self, rows: Tensor, columns: int) -> Tensor:
+        """An empty (N, columns) table for what is made of features (N, D), in a file if these may lie in one."""
+        if self._files and rows.device.type == "cpu":
+            return self.filed(len(rows), columns)
+        return rows.new_empty(len(rows), columns)
+
+    def filed(self, count: int, columns: int) -> Tensor:
+        """An empty (count, columns) float32 table in a file, wherever others lie."""
         size = count * columns * 4
         with tempfile.TemporaryFile() as file:
             try:
@@ -79,6 +89,11 @@ class Shelf:
         for rows in slices(len(table), table.shape[1]):
             yield rows
             self.rest()
+
+    def mean(self, table: Tensor) -> Tensor:
+        """(D,) the mean of each column."""
+        parts = [table[rows].mean(0) * (len(table[rows]) / len(table)) for rows in self.blocks(table)]
+        return torch.stack(parts).sum(0)
 
     def argmax(self, table: Tensor) -> Tensor:
         """(N,) int64: the column of each row's largest number."""

@@ -37,24 +37,35 @@ MANY = 4
 """Rows of a class by their width, from which their second moments cost less than steps over all rows."""
 
 
-def narrowed(rows: Tensor) -> Tensor:
+def narrowed(rows: Tensor, shelf: Shelf = IN_MEMORY) -> Tensor:
     """Rows in float32, of a size whose powers are finite; wide ones on their leading directions, mean kept."""
     rows = rows.float()
-    largest = max(map(abs, map(float, rows.aminmax())))
-    if largest and not 1 / LARGEST < largest < LARGEST:
-        rows = rows / 2.0 ** math.frexp(largest)[1]
+    largest = max(abs(float(end)) for block in shelf.blocks(rows) for end in rows[block].aminmax())
+    scale = 2.0 ** math.frexp(largest)[1] if largest and not 1 / LARGEST < largest < LARGEST else 1.0
     if rows.shape[1] <= WIDEST:
-        return rows
+        return rows if scale == 1 else _changed(rows, rows.shape[1], lambda part: part / scale, shelf)
     draws = torch.Generator().manual_seed(0)
-    probe = torch.randn(rows.shape[1], min(LEADING, *rows.shape), generator=draws).to(rows)
-    basis = torch.linalg.qr(rows.T @ (rows @ probe)).Q
-    basis = torch.linalg.qr(rows.T @ (rows @ basis)).Q
-    return rows @ basis
+    basis = torch.randn(rows.shape[1], min(LEADING, *rows.shape), generator=draws).to(rows)
+    for _ in range(2):
+        turned = torch.zeros_like(basis)
+        for block in shelf.blocks(rows):
+            part = rows[block] / scale
+            turned += part.T @ (part @ basis)
+        basis = torch.linalg.qr(turned).Q
+    return _changed(rows, basis.shape[1], lambda part: (part / scale) @ basis, shelf)
+
+
+def _changed(rows: Tensor, columns: int, change: Callable[[Tensor], Tensor], shelf: Shelf) -> Tensor:
+    """What becomes of all rows, block by block."""
+    made = shelf.beside(rows, columns)
+    for block in shelf.blocks(rows):
+        made[block] = change(rows[block])
+    return made
 
 
 def discriminant_votes(rows: Tensor, plan: Plan, shelf: Shelf = IN_MEMORY) -> Tensor:
     """Log-likelihoods (N, C) of the classes, up to a constant of each row, out of fold."""
-    centre = rows.mean(0)
+    centre = shelf.mean(rows)
     covariance, sizes, sums = _moments(rows, centre, plan, shelf)
     votes = shelf.table(len(rows), plan.classes)
     step = max(1, len(rows) // MOST_TRIED)

@@ -3,13 +3,13 @@
     gauge = VotesGauge("layer2", plan, numbers=(1, 4, 20))       # of some checkpoints
     session.visit([gauge], (1, 4, 20)); session.value(gauge, 4)  # ViewVotes
 
-The input's votes do not change while a model is trained and are taken once. Convolutional maps that do not fit into
-the memory are averaged over places.
+The input's votes do not change while a model is trained and are taken once. Features that do not fit into the memory
+are read from a file, convolutional maps averaged over places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undertow.errors import BadData, RunProblem
 from undertow.features.layers import INPUT
 from undertow.labels.judge import ViewVotes, view_votes
 from undertow.labels.shelf import IN_MEMORY, Shelf
@@ -32,6 +33,7 @@ class VotesGauge(Gauge[ViewVotes]):
 
     kind = ViewVotes
     stays_in_memory = False
+    from_disk = True
 
     def __init__(
         self,
@@ -66,16 +68,34 @@ class VotesGauge(Gauge[ViewVotes]):
 
     def measure(self, sight: Sight, kept: ViewVotes | None) -> ViewVotes:
         """Out of fold."""
-        rows = sight.features(TRAIN, self.layer) if sight.holds(self.needs()) else self._pooled(sight)
+        rows = sight.features(TRAIN, self.layer) if sight.holds(self.needs()) else self._filed(sight)
         ask = self.layer == INPUT or sight.at == self._ask_at
         seed = sight.session.config.seed
         return view_votes(rows, self._plan, seed, ask_neighbours=ask, shelf=self._shelf)
 
-    def _pooled(self, sight: Sight) -> Tensor:
+    def _filed(self, sight: Sight) -> Tensor:
         """A layer too wide to be held, averaged over places."""
-        return torch.cat(
-            [batch.features[self.layer].cpu() for batch in sight.stream(TRAIN, [self.layer], "mean")]
-        )
+        batches = sight.stream(TRAIN, [self.layer], "mean")
+        return filed((one.features[self.layer] for one in batches), len(self._plan.labels), self._shelf)
+
+
+def filed(parts: Iterable[Tensor], count: int, shelf: Shelf) -> Tensor:
+    """(N, D) features of all samples in a file, from parts in their order.
+
+    Raises:
+        BadData: the disk has no room for them.
+    """
+    rows, at = torch.empty(0), 0
+    for part in parts:
+        if not at:
+            try:
+                rows = shelf.filed(count, part.shape[1])
+            except RunProblem as error:
+                raise BadData(f"its features do not fit into the memory. {error}") from error
+        rows[at : at + len(part)] = part.cpu()
+        at += len(part)
+        shelf.rest()
+    return rows
 
 
 @dataclass(frozen=True, eq=False)

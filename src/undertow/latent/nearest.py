@@ -33,6 +33,12 @@ EXACT = "donot_use_mm_for_euclid_dist"
 PAIRS = 1 << 24
 """Distances that are held at once: 64 MB in float32."""
 
+ACROSS = 2048
+"""Points that rows are compared with at once: products of so many are faster than of all."""
+
+SPARE = 32
+"""More points than wanted, among which those are that float32 cannot tell apart."""
+
 
 class NearestMean(MomentsProbe):
     """Label a row with the class whose mean is nearest.
@@ -110,7 +116,7 @@ class KNN(Probe):
         k = min(self.k, len(known))
         parts = rows.split(max(1, PAIRS // len(known)))
         if self.metric == "cosine":
-            return rows, torch.cat([(unit(part) @ known.T).topk(k, dim=1).indices for part in parts])
+            return rows, torch.cat([_largest(unit(part), known, k)[1] for part in parts])
         points = _Points(known)
         return rows, torch.cat([points.nearest(part, k) for part in parts])
 
@@ -165,14 +171,35 @@ class _Points:
         off = torch.sub(rows, self._centre)
         if self._coarse is None or k == len(self._points):
             return self._surely(off, k)
-        near = torch.addmm(-self._halves.float(), off.float(), self._coarse.T).topk(k + 1, dim=1)
-        ahead = (near.values[:, k - 1] - near.values[:, k]).double()
-        # Beyond float32 nothing is sure: no infinity is ahead by a number.
-        unsure = ~(ahead > 2 * self._error(off)) | ahead.isinf()
-        found = near.indices[:, :k].contiguous()
-        if bool(unsure.any()):
-            found[unsure] = self._surely(off[unsure], k)
+        values, places = _largest(off.float(), self._coarse, k + 1, -self._halves.float())
+        found = places[:, :k].contiguous()
+        unsure = self._unsure(values, k, off)
+        if len(unsure):
+            found[unsure] = self._among_more(off[unsure], self._coarse, k)
         return found
+
+    def _among_more(self, off: Tensor, coarse: Tensor, k: int) -> Tensor:
+        """The same in float64: of the points that may be the nearest, or of all where those are many."""
+        count = min(k + SPARE, len(self._points))
+        values, places = _largest(off.float(), coarse, count, -self._halves.float())
+        found = places.gather(1, self._fine_of(off, places).topk(k, dim=1).indices)
+        many = self._unsure(values, k, off) if count < len(self._points) else []
+        if len(many):
+            found[many] = self._surely(off[many], k)
+        return found
+
+    def _unsure(self, values: Tensor, k: int, off: Tensor) -> Tensor:
+        """The rows whose k-th nearness may be ahead of the last of `values` (N, M) by rounding only."""
+        ahead = (values[:, k - 1] - values[:, -1]).double()
+        # Beyond float32 nothing is sure: no infinity is ahead by a number.
+        return (~(ahead > 2 * self._error(off)) | ahead.isinf()).nonzero()[:, 0]
+
+    def _fine_of(self, off: Tensor, places: Tensor) -> Tensor:
+        """(N, M) how near the points at `places` (N, M) are, in float64."""
+        each = [
+            torch.sub(self._points[own], self._centre) @ row for own, row in zip(places, off, strict=True)
+        ]
+        return torch.stack(each) - self._halves[places]
 
     def _error(self, off: Tensor) -> Tensor:
         """(N,) how far a nearness in float32 may be off."""
@@ -182,3 +209,17 @@ class _Points:
 
     def _surely(self, off: Tensor, k: int) -> Tensor:
         return (off @ self._fine.T - self._halves).topk(k, dim=1).indices
+
+
+def _largest(rows: Tensor, known: Tensor, k: int, more: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The k largest products (N, k) of each row with known ones, `more` (n,) added, and the places of those."""
+    values: list[Tensor] = []
+    places: list[Tensor] = []
+    for start in range(0, len(known), ACROSS):
+        own = known[start : start + ACROSS].T
+        found = rows @ own if more is None else torch.addmm(more[start : start + ACROSS], rows, own)
+        best = found.topk(min(k, found.shape[1]), dim=1)
+        values.append(best.values)
+        places.append(best.indices + start)
+    best = torch.cat(values, 1).topk(k, dim=1)
+    return best.values, torch.cat(places, 1).gather(1, best.indices)

@@ -7,8 +7,9 @@
     shared_size(kernel, features, other, others) # what CKA has above its line
 
 Rows are centred and divided by a power of two in float64, then multiplied in float64, or in float32 for float32 rows
-unless `precise`. With P <= N products are between columns (P, P), else between rows (N, N): the two have the same
-norm, trace and eigenvalues but zeros. Nothing larger than the smaller side squared is made.
+unless `precise`; for such products alone they are centred in float32, around a mean of two parts. With P <= N products
+are between columns (P, P), else between rows (N, N): the two have the same norm, trace and eigenvalues but zeros.
+Nothing larger than the smaller side squared is made.
 """
 
 from __future__ import annotations
@@ -64,6 +65,10 @@ class Kernel:
         joint = None if outputs is None else Joint.empty(dim, outputs.shape[1], rows.device)
         size = count if dim > count else BLOCK
         for i in range(0, count, size):
+            if dim <= count and outputs is None:
+                for j, panel in _panels(_centred_as(dtype, rows[i : i + size], mean, scale)):
+                    upper[j : j + PANEL, j:] += panel
+                continue
             off = centred(rows[i : i + size], mean, scale)
             if dim > count:
                 tilt = off @ mean
@@ -137,14 +142,22 @@ def shared_size(first: Kernel, rows: Tensor, second: Kernel, others: Tensor) -> 
     dtype = torch.promote_types(product_dtype(rows), product_dtype(others))
     cross = first.mean.new_zeros(len(first.mean), len(second.mean))
     for part, other in zip(rows.split(BLOCK), others.split(BLOCK), strict=True):
-        left, right = centred(part, first.mean, first.scale), centred(other, second.mean, second.scale)
-        cross += _product(left.to(dtype).T, right.to(dtype))
+        left = _centred_as(dtype, part, first.mean, first.scale)
+        cross += _product(left.T, _centred_as(dtype, other, second.mean, second.scale))
     return float(cross.square().sum())
 
 
 def centred(rows: Tensor, mean: Tensor, scale: float) -> Tensor:
     """New float64 rows around `mean`, which is over `scale` already."""
     return torch.sub(rows if scale == 1 else rows.double() / scale, mean)
+
+
+def _centred_as(dtype: torch.dtype, rows: Tensor, mean: Tensor, scale: float) -> Tensor:
+    """New rows around `mean` in `dtype`; float32 ones are a fifth of the price, at two roundings instead of one."""
+    if dtype != torch.float32 or rows.dtype != torch.float32 or scale != 1:
+        return centred(rows, mean, scale).to(dtype)
+    most = mean.float()
+    return torch.sub(rows, most).sub_((mean - most).float())
 
 
 def _panels(rows: Tensor) -> Iterator[tuple[int, Tensor]]:

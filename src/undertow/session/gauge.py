@@ -49,6 +49,9 @@ class Gauge(ABC, Generic[T]):
     stays_in_memory: bool = True
     """False for values that are large: they are read from disk when they are asked for."""
 
+    from_disk: bool = False
+    """True for what reads features that cannot be held from a file of its own: it asks no memory for them."""
+
     def needs(self) -> Needs:
         """The layers whose features must be there; none: answers on test samples."""
         return {"test": ()}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from undertow.errors import BadData, BadValue
@@ -61,7 +62,7 @@ class Visiting(Keeping, Spreading):
         self.gauges = tuple(gauges)
         if self.whole.samples.stream:
             self._add_up(numbers)
-        looks = self._looks(numbers)
+        looks = [one for one in map(self._held, self._looks(numbers)) if one.places]
         todo = {one.at for one in looks}
         for at in numbers:
             if tell is not None and at not in todo:
@@ -75,7 +76,7 @@ class Visiting(Keeping, Spreading):
         for at in numbers:
             fixed = [one for one in gauges if not one.depends_on_weights]
             if not self._is_broken(at):
-                Look(at, self._places(at, fixed))(self.whole)
+                self._held(Look(at, self._places(at, fixed)))(self.whole)
 
     def _add_up(self, numbers: Sequence[int]) -> None:
         """What adds up over shards; the rest is left to looks.
@@ -125,7 +126,7 @@ class Visiting(Keeping, Spreading):
     def look(self, at: int, gauges: Sequence[Gauge[Any]]) -> None:
         """Measure at one checkpoint, here; what is found is kept."""
         try:
-            self._look(at, self._that_can(list(gauges)))
+            self._look(at, list(gauges))
         except Broken as reason:
             self._note_broken(at, str(reason))
 
@@ -156,21 +157,35 @@ class Visiting(Keeping, Spreading):
         """Note how many samples of a split went through the model of a checkpoint."""
         self.passed[at, split] += count
 
-    def _that_can(self, gauges: list[Gauge[Any]]) -> list[Gauge[Any]]:
-        """Those for which what they need of streams can be held; the others are refused."""
+    def _held(self, look: Look) -> Look:
+        """The look without gauges for which what they need of streams cannot be held.
+
+        What they know already by adding up stays all they know; those that know nothing are refused.
+        """
         if not self.whole.samples.stream:
-            return gauges
+            return look
+        small: list[int] = []
+        for place in look.places:
+            reason = self._too_large(self.gauges[place])
+            if not reason:
+                small.append(place)
+            elif self._kept(self.gauges[place], look.at) is None:
+                self.refused[self.gauges[place].name] = BadData(reason)
+        return replace(look, places=tuple(small))
+
+    def _too_large(self, gauge: Gauge[Any]) -> str:
+        """Why what a gauge needs of samples that stream cannot be held; nothing where it can."""
         room = parse_size(self.whole.config.memory) // 3
-        for one in gauges:
-            for split, layers in one.needs().items():
-                own = self.whole.widths([name for name in layers if name != ENTERING])
-                need = 4 * len(self.whole.samples.split(split)) * max(self.whole.outputs, *own.values(), 0)
-                if need > room:
-                    self.refused[one.name] = BadData(
-                        f"it needs {show_size(need)} of the {split} samples at once, a third of the memory is "
-                        f"{show_size(room)}. Give more --memory, or fewer --samples"
-                    )
-        return [one for one in gauges if one.name not in self.refused]
+        for split, layers in gauge.needs().items():
+            held = [] if gauge.from_disk else layers
+            own = self.whole.widths([name for name in held if name != ENTERING])
+            need = 4 * len(self.whole.samples.split(split)) * max(self.whole.outputs, *own.values(), 0)
+            if need > room:
+                return (
+                    f"it needs {show_size(need)} of the {split} samples at once, a third of the memory is "
+                    f"{show_size(room)}. Give more --memory, or fewer --samples"
+                )
+        return ""
 
     def missing(self, gauges: Sequence[Gauge[Any]]) -> list[int]:
         """The checkpoints at which one of the gauges is still to be measured."""
