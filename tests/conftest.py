@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 from pathlib import Path
 
@@ -10,6 +11,18 @@ import torch
 
 # Two MKL threads on busy cores collapse (an eigh of 0.2 s took 21 s): one thread per test process.
 torch.set_num_threads(1)
+
+
+LAST_WORDS = 300
+"""Seconds for a process of tests to end after its last test."""
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A thread or child that never ends must not hold the whole suite: the process says where it is, and goes."""
+    if (
+        session.config.getoption("dist", "no") == "no"
+    ):  # the process that waits for others has nothing of its own
+        faulthandler.dump_traceback_later(LAST_WORDS, exit=True)
 
 
 @pytest.fixture(scope="session")

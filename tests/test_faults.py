@@ -112,7 +112,9 @@ def test_two_searches_at_once_leave_the_pictures_of_their_table(tmp_path: Path):
         for wrong in (3, 40)
     ]
     for _ in range(15):
-        both = [threading.Thread(target=write_suspects, args=(own, x, tmp_path)) for own in found]
+        both = [
+            threading.Thread(target=write_suspects, args=(own, x, tmp_path), daemon=True) for own in found
+        ]
         for one in both:
             one.start()
         for one in both:
@@ -123,7 +125,9 @@ def test_two_searches_at_once_leave_the_pictures_of_their_table(tmp_path: Path):
 def test_a_run_that_is_copied_while_it_grows_can_be_read(tmp_path: Path):
     """Each copy opens, and every checkpoint in it is whole: no copy has half a file."""
     run = tmp_path / "run"
-    work = threading.Thread(target=ut.train, args=("mlp:16-16", run), kwargs={"epochs": 30, **SMALL})
+    work = threading.Thread(
+        target=ut.train, args=("mlp:16-16", run), kwargs={"epochs": 30, **SMALL}, daemon=True
+    )
     work.start()
     copies = 0
     while work.is_alive():

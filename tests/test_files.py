@@ -76,7 +76,7 @@ def test_writers_with_one_process_number_do_not_tear_each_others_files(tmp_path:
             if len(seen) != 10_000 or len(set(seen)) != 1:
                 failed.append(seen[:10])
 
-    threads = [threading.Thread(target=work, args=(letter,)) for letter in "abcd"]
+    threads = [threading.Thread(target=work, args=(letter,), daemon=True) for letter in "abcd"]
     for one in threads:
         one.start()
     for one in threads:
@@ -146,7 +146,7 @@ def test_files_that_belong_together_are_written_by_one_at_a_time(tmp_path: Path)
                 write_text(tmp_path / "one", letter)
                 write_text(tmp_path / "two", letter)
 
-    threads = [threading.Thread(target=work, args=(letter,)) for letter in "ab"]
+    threads = [threading.Thread(target=work, args=(letter,), daemon=True) for letter in "ab"]
     for one in threads:
         one.start()
     seen = []

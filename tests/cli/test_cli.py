@@ -267,17 +267,20 @@ def test_a_bar_on_a_terminal_and_silence_in_a_pipe(tmp_path):
         return b""
 
     command = [sys.executable, "-m", "undertow", "train", "mlp:16", *QUICK, "--out", str(tmp_path / "tty")]
-    pid, descriptor = pty.fork()
-    if pid == 0:
-        os.environ.update(TERM="xterm", COLUMNS="120")
-        os.execv(sys.executable, command)
+    # Not pty.fork: between fork and exec a child of a process with threads may wait for a lock for ever.
+    descriptor, terminal = pty.openpty()
+    shown = subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+    )  # fmt: skip
+    os.close(terminal)
     try:
         while read(descriptor) == b"":
             pass
-    except OSError:
+    except OSError:  # the other side has closed
         pass
     os.close(descriptor)
-    assert os.waitpid(pid, 0)[1] == 0
+    assert shown.wait(timeout=600) == 0
     text = seen.decode(errors="replace")
     assert "epoch 2/2" in text
     assert "loss" in text

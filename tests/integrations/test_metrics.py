@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -72,10 +72,13 @@ def test_what_is_missing_is_said():
         DLR(WIDTH, CLASSES).update(torch.randn(9, 5), torch.randn(9, CLASSES))
 
 
-def two_processes(rank: int, port: int, folder: str) -> None:
+def two_processes(rank: int, folder: str) -> None:
     """Rank 0 sees 230 rows, rank 1 the other 70, and none of the held-out ones."""
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    meet = f"file://{folder}/meet"  # no port that another process may take meanwhile
+    distributed.init_process_group(
+        "gloo", init_method=meet, rank=rank, world_size=2, timeout=timedelta(minutes=5)
+    )
     features, labels, outputs = drawn()
     own = slice(0, 230) if rank == 0 else slice(230, 300)
     dlr, collapse, latent = (
@@ -103,10 +106,7 @@ def two_processes(rank: int, port: int, folder: str) -> None:
 
 def test_two_processes_of_uneven_size_know_the_whole(tmp_path):
     """Fails if a state is averaged, if fitted sums are counted twice, or if an empty process waits for ever."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    multiprocessing.spawn(two_processes, (port, str(tmp_path)), nprocs=2)
+    multiprocessing.spawn(two_processes, (str(tmp_path),), nprocs=2)
     one, other = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
     features, labels, outputs = drawn()
     assert one == other

@@ -128,7 +128,7 @@ def test_runs_that_come_and_go_are_listed_without_a_fault(server, tmp_path: Path
                 (tmp_path / name / "run.json").unlink()
                 (tmp_path / name).rmdir()
 
-    other = threading.Thread(target=come_and_go)
+    other = threading.Thread(target=come_and_go, daemon=True)
     other.start()
     try:
         answers = {get(server, path)[0] for path in ["/", "/stamp/", "/together", "/run/a"] * 10}

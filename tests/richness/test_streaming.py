@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import subprocess
 import sys
 
@@ -19,7 +18,7 @@ import sys, torch
 import torch.distributed as dist
 from undertow.richness import DLR, NeuralCollapse
 rank, out = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group("gloo", rank=rank, world_size=3)
+dist.init_process_group("gloo", "file://" + out + "/meet", rank=rank, world_size=3)
 features, labels, outputs = (part.tensor_split([30])[min(rank, 1)] for part in torch.load(out + "/parts.pt"))
 low, collapse, nothing = DLR(), NeuralCollapse(3), DLR()
 if rank < 2:
@@ -122,10 +121,7 @@ def test_processes_together_give_the_whole(tmp_path):
     """Three processes of which one has seen nothing. Fails if it does not know the sizes of the rest."""
     parts = sample()
     torch.save(parts, tmp_path / "parts.pt")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
     started = [
         subprocess.Popen(
             [sys.executable, "-W", "error", "-c", WORKER, str(rank), str(tmp_path)],

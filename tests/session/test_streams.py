@@ -117,6 +117,27 @@ def streamed(source, where="train") -> Split:
     return Split(x, x.labels)
 
 
+def test_a_tar_that_is_damaged_in_the_middle_is_not_taken_for_a_shorter_one(tmp_path):
+    """Fails with some of the samples and not a word: Python's reader takes damage for the end."""
+    folder = tar_folder(train_samples(), tmp_path / "tars")
+    path = sorted(folder.iterdir())[1]
+    content = bytearray(path.read_bytes())
+    content[40 * 1024] ^= 1  # the first letter of a header
+    path.write_bytes(bytes(content))
+    with pytest.raises(BadData, match=rf"{path.name}: .*damaged at byte 40,960"):
+        open_reader(str(folder))
+
+
+def test_samples_of_several_shapes_are_told(tmp_path):
+    class Ragged(Mapped):
+        def __getitem__(self, row):
+            x, y = super().__getitem__(row)
+            return x[: 5 + row // 100], y
+
+    with pytest.raises(BadData, match=r"wanted all of one shape, got others .*collate_fn"):
+        SampleStream(open_reader(Ragged(train_samples())), "train")
+
+
 class Lost(Mapped):
     """A worker process never brings the sample 300: it dies, or waits for ever."""
 

@@ -7,10 +7,12 @@ Allowed, as for the files of a run: an `UndertowError`, or the very same result;
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import shutil
 import sys
+import tarfile
 import tempfile
 import time
 import warnings
@@ -28,6 +30,7 @@ from torch import nn
 
 import undertow as ut
 from undertow.data.cache import Decoded, cached
+from undertow.data.streamed import SampleStream, open_reader
 from undertow.engine.store import Store
 from undertow.errors import UndertowError
 from undertow.integrations.look import Look
@@ -185,6 +188,27 @@ def read_given(folder: Path) -> object:
     return views, labels, GivenFiles(texts=folder / "y.csv").read_shown(30).texts
 
 
+def make_shards(folder: Path) -> None:
+    features = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+    for kind in ("tar", "parquet"):
+        (folder / kind).mkdir()
+    with tarfile.open(folder / "tar" / "a.tar", "w") as tar:
+        for number, row in enumerate(features):
+            array = io.BytesIO()
+            np.save(array, row)
+            for ending, content in ((".npy", array.getvalue()), (".cls", str(number % 3).encode())):
+                about = tarfile.TarInfo(f"{number:03d}{ending}")
+                about.size = len(content)
+                tar.addfile(about, io.BytesIO(content))
+    table = pd.DataFrame({"features": features.tolist(), "label": np.arange(12) % 3})
+    table.to_parquet(folder / "parquet" / "a.parquet", row_group_size=5)
+
+
+def read_shards(folder: Path) -> object:
+    found = [SampleStream(open_reader(folder / kind), "train") for kind in ("tar", "parquet")]
+    return [(torch.cat(list(x)).tolist(), x.labels.tolist()) for x in found]
+
+
 KINDS = {
     "repair": Kind(make_repair, read_repair),
     "study": Kind(make_study, lambda folder: studies_text([read_study(folder)], folder)),
@@ -193,6 +217,7 @@ KINDS = {
     "measured": Kind(read_cache, read_cache),
     "data": Kind(read_data_cache, read_data_cache),
     "labels": Kind(make_labels, read_labels),
+    "shards": Kind(make_shards, read_shards, sealed=False),
     "given": Kind(make_given, read_given, sealed=False),
 }
 

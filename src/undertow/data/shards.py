@@ -15,6 +15,8 @@ import io
 import json
 import tarfile
 from bisect import bisect_right
+from collections.abc import Generator
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -104,13 +106,26 @@ def _members(path: Path) -> list[Member]:
                 if one.isfile():
                     place = PurePosixPath(one.name)
                     stem, _, ending = place.name.partition(".")
+                    if not stem:
+                        continue  # a hidden file is no sample
                     found.setdefault(str(place.with_name(stem)), {})[f".{ending.lower()}"] = (
                         one.offset_data,
                         one.size,
                     )
+            _check_end(tar, path)
     except (tarfile.TarError, OSError) as error:
         raise BadData(f"{path}: wanted an uncompressed .tar, got what cannot be read ({error}).") from error
     return [_member(path, name, files) for name, files in found.items()]
+
+
+def _check_end(tar: tarfile.TarFile, path: Path) -> None:
+    """Refuse an archive whose reader stopped at what is no header: it takes damage for the end."""
+    file: Any = tar.fileobj
+    file.seek(tar.offset)
+    if any(file.read(tarfile.BLOCKSIZE)):
+        raise BadData(
+            f"{path}: wanted an uncompressed .tar, got one that is damaged at byte {tar.offset:,}. Fetch it again."
+        )
 
 
 def _member(path: Path, name: str, files: dict[str, tuple[int, int]]) -> Member:
@@ -126,7 +141,12 @@ def _member(path: Path, name: str, files: dict[str, tuple[int, int]]) -> Member:
 def _decoded(content: bytes, ending: str, where: str) -> Tensor:
     if ending != ".npy":
         return decode_images([content], lambda _: where, "RGB")[0]
-    array: Any = np.load(io.BytesIO(content), allow_pickle=False)
+    try:
+        array: Any = np.load(io.BytesIO(content), allow_pickle=False)
+    except Exception as error:  # numpy's reader of damaged files raises of many kinds
+        raise BadData(f"{where}: wanted an array of numbers, got what cannot be read as one.") from error
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iufb":
+        raise BadData(f"{where}: wanted an array of numbers, got {getattr(array, 'dtype', 'an archive')}.")
     return torch.from_numpy(array.astype(np.float32) if array.dtype.kind == "f" else array)
 
 
@@ -168,7 +188,7 @@ class ParquetSamples(Dataset[tuple[Tensor, int]]):
         number = bisect_right(self._ends, row)
         group = self._groups[number]
         if self._held is None or self._held[0] != number:
-            self._held = number, _opened(group.path).read_row_group(group.number, [self._x, self._y])
+            self._held = number, _read_group(group, [self._x, self._y])
         at = row - (self._ends[number - 1] if number else 0)
         x, y = (self._held[1][name][at].as_py() for name in (self._x, self._y))
         where = f"{group.path}, row group {group.number}, row {at}"
@@ -181,8 +201,20 @@ class ParquetSamples(Dataset[tuple[Tensor, int]]):
 
 
 def _opened(path: Path) -> pq.ParquetFile:
-    try:
+    with _readable(path):
         return pq.ParquetFile(path)
+
+
+def _read_group(group: Group, names: list[str]) -> pa.Table:
+    file = _opened(group.path)
+    with _readable(group.path):
+        return file.read_row_group(group.number, names)
+
+
+@contextmanager
+def _readable(path: Path) -> Generator[None]:
+    try:
+        yield
     except (OSError, pa.ArrowException) as error:
         raise BadData(f"{path}: wanted a parquet file, got what cannot be read. Fetch it again.") from error
 

@@ -298,7 +298,14 @@ def _is_hub_stream(source: object) -> bool:
 
 def collated(items: Sequence[Any]) -> Any:
     """Samples as one batch; pictures become uint8 (C, H, W)."""
-    return default_collate([_plain(item) for item in items])
+    plain = [_plain(item) for item in items]
+    try:
+        return default_collate(plain)
+    except RuntimeError as error:
+        raise BadData(
+            f"samples: wanted all of one shape, got others ({error}). Resize or pad them, or give a DataLoader with a "
+            "collate_fn that does."
+        ) from error
 
 
 def parted(batch: Any) -> Parts:
