@@ -143,6 +143,7 @@ CELLS = {
         for noise in ("part:0.4", "pairwise:0.3", "uniform:0.2", "uniform:0.6", "clean")
     ]
     + [Cell("fashion_mnist", noise, 3) for noise in ("uniform:0.4", "instance:0.3", "margin:0.3", "part:0.2")]
+    + [Cell("mnist", "part:0.4", 6, 8000)]
     + [Cell("cifar10", noise, 5) for noise in ("uniform:0.4", "part:0.4", "clean")]
     + [Cell("cifar10", "people:random1", 1)],
 }
