@@ -72,7 +72,7 @@ def test_cleaned_labels_are_trained_on(capsys, run, tmp_path):
     [
         (["--clean", "relable", "--cleaned", "a.parquet"], 'Did you mean "relabel"'),
         (["--clean", "drop"], "Add --cleaned"),
-        (["--cleaned", "a.csv"], "a .parquet file"),
+        (["--cleaned", "a.txt"], "a .parquet or .csv file"),
         (["--top", "-1"], "0 or more"),
         (["--checkpoints", "one"], "wanted all, last, every:5 or a list"),
         (["--checkpoints", "3"], "The nearest are"),
