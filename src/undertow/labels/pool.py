@@ -37,7 +37,7 @@ MOST_ROWS = 5000
 """Samples on which a scale is sought: one number needs no more."""
 MEMORISED = 0.1
 """What a network may know of given labels beyond its first layer's probe until its layers count half."""
-TELLING = 6
+TELLING = 3
 """Class directions weigh as the discriminant of their view, times this power of how much better they tell given labels
 from any other class. The first choice is no guide where labels are wrong blindly: what is asked is whether a sample may be
 of the given class at all, and with many classes and few samples of each, directions know that better."""
