@@ -71,11 +71,26 @@ def test_numbers_beyond_nine_keep_their_order():
         ([[0, 1]], r"one label per sample, got shape \(1, 2\)"),
         ([0.5, 1.0], "Scores are no labels"),
         ([0, -3], "got -3 at 1"),
+        ([0.0, float("inf")], "class numbers or names, got inf at 1"),
+        ([0, 10**9], "got 1000000000 at 1, more than there are samples .* as texts"),
     ],
 )
 def test_labels_that_are_none_are_refused(labels, message):
     with pytest.raises(BadData, match=message):
         read_labels(labels)
+
+
+def test_rows_of_different_lengths_and_labels_that_are_no_classes_are_refused():
+    with pytest.raises(BadData, match="features: wanted numbers .* rows of different lengths"):
+        read_features([[1.0], [1.0, 2.0]])
+    with pytest.raises(BadData, match="a class with 3 samples or more, got 1 at most"):
+        ut.label_errors(features=np.ones((60, 2)), labels=np.arange(60))
+
+
+def test_features_that_foretell_nothing_suspect_nobody():
+    found = ut.label_errors(features=np.ones((200, 4)), labels=np.arange(200) % 4)
+    assert found.rate.value is None
+    assert not found.flagged.any()
 
 
 def test_probabilities_are_checked():

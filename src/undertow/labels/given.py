@@ -26,6 +26,8 @@ from undertow.errors import BadData
 from undertow.labels.shelf import slices
 from undertow.labels.views import View
 
+FEWEST_NUMBERS = 100
+"""Class numbers below it are taken in any case."""
 TOLERANCE = 1e-2
 """How far a row of probabilities may be from adding up to 1."""
 DROWNS, WIDER = 0.9, 10.0
@@ -50,6 +52,9 @@ def read_labels(labels: Any, classes: int = 0) -> GivenLabels:
         return _numbered(array.astype(np.int64), classes)
     if array.dtype.kind == "f":
         whole = np.where(np.isnan(array), -1, array)
+        if np.isinf(whole).any():
+            at = int(np.isinf(whole).argmax())
+            raise BadData(f"labels: wanted class numbers or names, got {whole[at]} at {at}.")
         if (whole != np.round(whole)).any():
             raise BadData("labels: wanted class numbers or names, got broken numbers. Scores are no labels.")
         return _numbered(whole.astype(np.int64), classes)
@@ -75,7 +80,13 @@ def _numbered(numbers: np.ndarray, classes: int) -> GivenLabels:
         raise BadData(
             f"labels: wanted class numbers from 0 on, or -1 where missing, got {numbers[at]} at {at}."
         )
-    count = max(classes, int(numbers.max(initial=-1)) + 1)
+    most = int(numbers.max(initial=-1))
+    if most >= max(classes, len(numbers), FEWEST_NUMBERS):
+        raise BadData(
+            f"labels: wanted class numbers from 0 on, got {most} at {int(numbers.argmax())}, more than there are samples "
+            f"({len(numbers)}). Give other numbers as texts: they are taken for names."
+        )
+    count = max(classes, most + 1)
     return GivenLabels(torch.from_numpy(numbers), tuple(map(str, range(count))))
 
 
@@ -148,7 +159,10 @@ def _rows(given: Any, where: str) -> Tensor:
     if isinstance(given, Tensor):
         rows = given.detach()
     else:
-        array = np.asarray(given)
+        try:
+            array = np.asarray(given)
+        except ValueError as error:  # numpy's words are of inhomogeneous shapes
+            raise BadData(f"{where}: wanted numbers (N, D), got rows of different lengths.") from error
         if array.dtype.kind not in "iufb":
             raise BadData(f"{where}: wanted numbers (N, D), got {_came(given, array)}.")
         with warnings.catch_warnings(

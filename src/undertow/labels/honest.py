@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from undertow.labels.noise_model import Anchors
+from undertow.labels.noise_model import Anchors, peakedness
 from undertow.labels.shelf import IN_MEMORY, Shelf, slices
 from undertow.labels.views import Plan
 
@@ -35,6 +35,8 @@ LEAST_SKILL = 0.1
 """Voters that foretell labels hardly better than the commonest one does agree for no good reason."""
 LEAST_FLOOR = 0.03
 """A share of wrong labels below which its course over sureness says nothing."""
+FLOOR_SCALES = tuple(0.5 * 1.4**step for step in range(12))
+"""Of pooled votes in units of their spread: from next to no choice to certainty."""
 ALLOWANCE = 0.01
 """The share of sure samples on which voters may be wrong together."""
 
@@ -51,6 +53,11 @@ class HonestCounts:
     """From the surest tenth of the samples to the least sure: the share of labels that the pool contradicts, and how
     often two voters differ. Empty for a single voter."""
     if_of_classes: float = 1.0
+    depth: float = 1.0
+    """How far below the runner-up contradicted labels lie: 0 if they are the runner-up, 1 if they are drawn blindly."""
+    drawn: float = 0.0
+    """The share of labels wrong by an even draw that, beside overlap of any size, explains given labels best."""
+    into_one: float = 0.0  # how far contradicted labels of a class go into one other: `peakedness`
 
     @classmethod
     def of(
@@ -59,11 +66,12 @@ class HonestCounts:
         """Count on pooled votes (N, C), and on the first choice (N,) of each voter."""
         anchors = Anchors.of(pooled, shelf)
         doubt = _doubt(anchors, first_choices, plan.judged)
-        contradicted = anchors.disagreement(1.0, plan)
+        contradicted, matrix = anchors.disagreement(1.0, plan), anchors.matrix(plan, 1.0)
         return cls(
             sure_counts(anchors, plan), doubt, contradicted, blindly_wrong(pooled, plan),
             () if doubt is None else _tenths(anchors, first_choices, plan),
-            contradicted if doubt is None else _if_of_classes(anchors, first_choices, plan, contradicted),
+            contradicted if doubt is None else _if_of_classes(anchors, first_choices, plan, contradicted, matrix),
+            depth_of(pooled, plan), drawn_evenly(pooled, plan), peakedness(matrix),
         )  # fmt: skip
 
     def surely_wrong(self, commonest: float) -> float:
@@ -106,6 +114,49 @@ def course(sure: tuple[float, ...]) -> float:
     return sure[0] / sure[-1] if sure[-1] >= LEAST_FLOOR else 0.0
 
 
+def depth_of(pooled: Tensor, plan: Plan) -> float:
+    """The mean place of contradicted labels among the classes that are not named, in units of a blind draw's.
+
+    1 for two classes, of which only one is not named, and where nothing is contradicted.
+    """
+    judged = _some(plan.judged)
+    votes, given = pooled[judged], plan.labels[judged]
+    above = (votes > votes.gather(1, given[:, None])).sum(1)
+    above = above[above > 0].double()
+    if plan.classes < 3 or not len(above):
+        return 1.0
+    return min(1.0, 2 * float((above - 1).mean()) / (plan.classes - 2))
+
+
+def _some(mask: Tensor, most: int = 20_000) -> Tensor:
+    """Numbers of the samples of a mask (N,), thinned out to what a share needs."""
+    rows = mask.nonzero()[:, 0]
+    return rows[:: max(1, len(rows) // most)]
+
+
+def ramp(value: float, none: float, full: float) -> float:
+    """0 up to `none`, 1 from `full` on, a line between."""
+    return min(1.0, max(0.0, (value - none) / (full - none))) if full > none else float(value > full)
+
+
+def drawn_evenly(pooled: Tensor, plan: Plan) -> float:
+    """The share r at which (1 - r) softmax(s pooled) + r / C foretells given labels best, less draws that hit.
+
+    Overlap of classes only wants a lower scale s; labels that no scale makes likely want an r. Noise that follows the
+    input or goes into one class looks like overlap to this: it counts too few, seldom too many.
+    """
+    judged = _some(plan.judged, 5000)
+    votes, given = pooled[judged], plan.labels[judged][:, None]
+    votes = votes / votes.std().clamp(min=1e-12)
+    shares = torch.linspace(0, 0.98, 50, dtype=torch.float64)[:, None]
+    best = (torch.inf, 0.0)
+    for scale in FLOOR_SCALES:
+        own = (scale * votes).softmax(1).gather(1, given)[:, 0].double()
+        losses = -((1 - shares) * own + shares / plan.classes).clamp(min=1e-12).log().mean(1)
+        best = min(best, (float(losses.min()), float(shares[losses.argmin()])))
+    return best[1] * (1 - 1 / plan.classes)
+
+
 def blindly_wrong(pooled: Tensor, plan: Plan) -> float:
     """The share of labels that were given without a look at the sample.
 
@@ -113,8 +164,7 @@ def blindly_wrong(pooled: Tensor, plan: Plan) -> float:
     right one seldom: twice the share below it. Weak voters put right labels there too and say too much; voters
     that have memorised labels say too little.
     """
-    judged = plan.judged.nonzero()[:, 0]
-    judged = judged[:: max(1, len(judged) // 20_000)]
+    judged = _some(plan.judged)
     scores = pooled[judged].log_softmax(1)
     own = scores.gather(1, plan.labels[judged][:, None])[:, 0]
     others = scores.scatter(1, scores.argmax(1, keepdim=True), torch.nan)
@@ -154,9 +204,11 @@ def _tenths(anchors: Anchors, first_choices: list[Tensor], plan: Plan) -> tuple[
     return tuple(zip(*shares, strict=True))
 
 
-def _if_of_classes(anchors: Anchors, first_choices: list[Tensor], plan: Plan, contradicted: float) -> float:
+def _if_of_classes(
+    anchors: Anchors, first_choices: list[Tensor], plan: Plan, contradicted: float, matrix: Tensor
+) -> float:
     """The least of the bounds by the pool and each voter, as the module says, and of what the pool contradicts."""
-    judged, into_one = plan.judged, _into_one(anchors.matrix(plan, 1.0))
+    judged, into_one = plan.judged, _into_one(matrix)
     named, given = anchors.named[judged], plan.labels[judged]
     bounds = [contradicted]
     for one in first_choices:

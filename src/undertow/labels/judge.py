@@ -25,7 +25,7 @@ from undertow.labels.decide import proposals, suspects
 from undertow.labels.honest import HonestCounts
 from undertow.labels.neighbours import neighbour_votes
 from undertow.labels.noise_kind import NoiseKind
-from undertow.labels.noise_model import Anchors, believe, given_log_belief, true_chances
+from undertow.labels.noise_model import Anchors, believe, given_log_belief, margins, reordered, true_chances
 from undertow.labels.pool import Pool, Voter, tempered
 from undertow.labels.rate import LabelEvidence, RateAnswer, rate_answer
 from undertow.labels.shelf import IN_MEMORY, Shelf
@@ -227,6 +227,8 @@ class Judge:
             matrix = Anchors.of(pooled, shelf).matrix(plan, seen.matrix_trust)
         sharper = kind.sharpness(matrix)
         scores = 1 - given_log_belief(pooled, plan.labels, matrix, shelf, sharper).exp()
+        if kind.margins:
+            scores = reordered(scores, margins(pooled, plan.labels, shelf), kind.margins)
         scores = torch.where(plan.judged, scores.clamp(0, 1), torch.zeros_like(scores))
         flagged, rate = suspects(scores, plan.judged, seen.guess), rate_answer(seen)
         return LabelBeliefs(

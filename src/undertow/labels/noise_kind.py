@@ -19,14 +19,19 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from undertow.labels.honest import HonestCounts, course, skill_of, trust_in
+from undertow.labels.honest import HonestCounts, course, ramp, skill_of, trust_in
+from undertow.labels.noise_model import peakedness
 from undertow.labels.rate import FLAT
 
 BLIND, LOOKED = 2.0, 4.0
 """Contradicted labels for each that looks given blindly: noise is blind below the first, follows the input from the
 second on. They are also how much votes are sharpened: between them AP is best near that very number."""
-PEAKED = 0.45
-"""How far wrong labels of a class go into one other, from 0 (evenly) to 1 (all): the matrix tells most from here on."""
+SHALLOW, DEEP = 0.14, 0.21
+"""How far below the runner-up contradicted labels lie: up to the first they look like overlap, however steady their
+share is; from the second on a steady share is noise of classes. With many classes overlap is steady too."""
+PEAKED, ALL_INTO_ONE = 0.45, 0.6
+"""How far wrong labels of a class go into one other, from 0 (evenly) to 1 (all): from the first on the matrix tells most,
+from the second on a steady share is noise of classes, however near the other one is."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class NoiseKind:
         0.0  # the trust in voters that contradict sure and unsure samples alike; 0 if they do not
     )
     looked: float = BLIND  # BLIND to LOOKED
+    surely: float = 0.0  # the same as `of_classes` without the half that is believed of voters that differ
 
     @classmethod
     def of(cls, honest: HonestCounts | None, commonest: float) -> NoiseKind:
@@ -46,8 +52,9 @@ class NoiseKind:
         looked = honest.contradicted / max(honest.blind, 1e-6)
         trust = trust_in(skill_of(1 - honest.contradicted, commonest), honest.doubt)
         # Voters that differ still see whether sure and unsure samples are contradicted alike: half of it is believed.
-        believed = (1 + trust) / 2 if course(honest.sure) >= FLAT else 0.0
-        return cls(believed, min(LOOKED, max(BLIND, looked)))
+        steady = max(ramp(honest.depth, SHALLOW, DEEP), ramp(honest.into_one, PEAKED, ALL_INTO_ONE))
+        steady *= course(honest.sure) >= FLAT
+        return cls((1 + trust) / 2 * steady, min(LOOKED, max(BLIND, looked)), trust * steady)
 
     @property
     def directions(self) -> float:
@@ -58,15 +65,10 @@ class NoiseKind:
         """The factor on votes that were scaled to foretell given labels."""
         return self._between(1.0 if peakedness(matrix) >= PEAKED else BLIND, self.looked)
 
+    @property
+    def margins(self) -> float:
+        """The say of the margin to the likeliest class in the ranking, beside the chance of the given one: 0 to 1."""
+        return (1 - self.surely) * (self.looked - BLIND) / (LOOKED - BLIND)
+
     def _between(self, of_classes: float, otherwise: float) -> float:
         return self.of_classes * of_classes + (1 - self.of_classes) * otherwise
-
-
-def peakedness(matrix: Tensor) -> float:
-    """How far the wrong labels of a class go into one other: 0 evenly, 1 all of them; 0 for two classes."""
-    if len(matrix) < 3:
-        return 0.0
-    wrong = matrix.clone().fill_diagonal_(0)
-    most = float((wrong.amax(1) / wrong.sum(1).clamp(min=1e-12)).mean())
-    even = 1 / (len(matrix) - 1)
-    return max(0.0, (most - even) / (1 - even))

@@ -81,6 +81,16 @@ def even_matrix(rate: float, classes: int) -> Tensor:
     return matrix.fill_diagonal_(1 - rate)
 
 
+def peakedness(matrix: Tensor) -> float:
+    """How far the wrong labels of a class go into one other: 0 evenly, 1 all of them; 0 for two classes."""
+    if len(matrix) < 3:
+        return 0.0
+    wrong = matrix.clone().fill_diagonal_(0)
+    most = float((wrong.amax(1) / wrong.sum(1).clamp(min=1e-12)).mean())
+    even = 1 / (len(matrix) - 1)
+    return max(0.0, (most - even) / (1 - even))
+
+
 def true_chances(pooled: Tensor, shelf: Shelf = IN_MEMORY, sharper: float = SHARPER) -> Tensor:
     """P(true class | features) (N, C) float32 from pooled votes at the scale that foretells given labels; in place."""
     for rows in shelf.blocks(pooled):
@@ -93,6 +103,27 @@ def believe(clean: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
     column = matrix.T[labels.clamp(min=0)].float()
     joint = torch.where(labels[:, None] >= 0, clean * column, clean)
     return joint / joint.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+
+
+def margins(pooled: Tensor, labels: Tensor, shelf: Shelf = IN_MEMORY) -> Tensor:
+    """How much likelier another label is here than the given one (N,) float64, -1 to 1, by votes that foretell labels.
+
+    A difference of chances, not of their logarithms: where voters are unsure, nothing is far.
+    """
+    found = torch.zeros(len(pooled), dtype=torch.float64)
+    for rows in shelf.blocks(pooled):
+        likely, given = pooled[rows].double().softmax(1), labels[rows].clamp(min=0)[:, None]
+        found[rows] = likely.scatter(1, given, 0.0).amax(1) - likely.gather(1, given)[:, 0]
+    return found.masked_fill_(labels < 0, -1.0)
+
+
+def reordered(scores: Tensor, by: Tensor, say: float) -> Tensor:
+    """The same scores (N,), handed out by the mean of both ranks: `by` (N,) has so much of a say, 0 to 1."""
+    if not say:
+        return scores
+    ranks = [one.argsort(stable=True).argsort(stable=True).double() for one in (scores, by)]
+    order = ((1 - say) * ranks[0] + say * ranks[1]).argsort(stable=True)
+    return torch.empty_like(scores).index_copy_(0, order, scores.sort().values)
 
 
 def given_log_belief(

@@ -37,6 +37,10 @@ MOST_ROWS = 5000
 """Samples on which a scale is sought: one number needs no more."""
 MEMORISED = 0.1
 """What a network may know of given labels beyond its first layer's probe until its layers count half."""
+TELLING = 3
+"""Class directions weigh as the discriminant of their view, times this power of how much better they tell given labels
+from any other class. The first choice is no guide where labels are wrong blindly: what is asked is whether a sample may be
+of the given class at all, and with many classes and few samples of each, directions know that better."""
 POWER, LEAST_CREDIT = 4, 0.01
 """How much more a voter weighs that foretells more; what foretells nothing still weighs this much."""
 UNTOUCHED, EARLY, LATE, NEAR, SAID = "untouched", "early", "late", "near", "said"
@@ -50,6 +54,7 @@ ANSWERS = 0.5
 """The say of the network's answers beside that of a probe."""
 NEIGHBOURS, FEW_NEIGHBOURS = 1.0, 0.4
 """The say of neighbours beside that of a probe: without and with voters that learned, which know classes better."""
+MOST_NEIGHBOURS = 1.0
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,7 @@ class Pool:
 
     def add_view(self, votes: Iterable[tuple[str, Tensor]], view: ViewSource) -> None:
         """Fold in what probes say of a view, as (kind of probe, votes); shallow layers of an epoch before deep ones."""
+        first = None  # weight of the discriminant, and what it tells
         for kind, vote in votes:
             part = _part_of(view) + (COARSE if kind == "directions" else "")
             vote, voter = self._heard(vote, view.title, kind)
@@ -101,6 +107,10 @@ class Pool:
             ):  # they hardly follow what the network memorises, unless it shows in their own
                 memorised = min(memorised, max(0.0, voter.agreement - shallow))
             weight = self._weight_of(voter, memorised)
+            if view.untouched:
+                telling = max(self._telling(vote), LEAST_CREDIT)
+                first = first or (weight, telling)
+                weight = first[0] * (telling / first[1]) ** TELLING
             reason = "saw no label" if view.untouched else f"{100 * memorised:.0f} % of labels memorised"
             self._add(part, vote, replace(voter, weight=weight, reason=reason), honest=view.honest)
             del vote  # the next one may be made only now, in the same room
@@ -115,7 +125,8 @@ class Pool:
     def add_neighbours(self, vote: Tensor, name: str) -> None:
         """Fold in votes of neighbours in a view that saw no labels, or hardly any."""
         vote, voter = self._heard(vote, name, "neighbours")
-        self._add(NEAR, vote, replace(voter, reason="without the sample itself"), honest=True)
+        reason = "without the sample itself"
+        self._add(NEAR, vote, replace(voter, weight=self._weight_of(voter, 0.0), reason=reason), honest=True)
 
     def add_outputs(self, logits: Tensor, epoch: float) -> None:
         """Fold in a checkpoint's own answers."""
@@ -142,7 +153,7 @@ class Pool:
         """(N, C) by voters that cannot have memorised labels; by all where there are none."""
         if not self.has_honest:
             return self.everyone()
-        return self._table({**self._probes((UNTOUCHED, EARLY), 1.0), NEAR: 1 / self._weight(NEAR)})
+        return self._table({**self._probes((UNTOUCHED, EARLY), 1.0), NEAR: self._near(NEIGHBOURS)})
 
     def everyone(self, directions: float = 1.0, learned: float = 1.0) -> Tensor:
         """(N, C) by all voters.
@@ -170,8 +181,7 @@ class Pool:
 
     def _shares(self, directions: float, learned: float) -> dict[str, float]:
         probes = self._probes((UNTOUCHED, EARLY, LATE), directions, learned)
-        near = FEW_NEIGHBOURS if self.has_learned else NEIGHBOURS
-        share = {**probes, NEAR: near / self._weight(NEAR)}
+        share = {**probes, NEAR: self._near(FEW_NEIGHBOURS if self.has_learned else NEIGHBOURS)}
         if SAID in self._sums:
             others = self._spread({part: say / 2 for part, say in probes.items()})
             share[SAID] = learned * ANSWERS * others / max(self._spread({SAID: 1.0}), 1e-12)
@@ -185,6 +195,23 @@ class Pool:
         if not total:  # directions alone, without a say: there is nobody else
             return {part: 2 / self._weight(*says) for part in says}
         return {part: 2 * say / total for part, say in says.items()}
+
+    def _near(self, say: float) -> float:
+        """The share of neighbours: the less they foretell beside the best probe of views that saw no label, the less."""
+        near, probes = self._voters.get(NEAR, []), self._voters.get(UNTOUCHED, [])
+        if not near or not probes:
+            return say / self._weight(NEAR)
+        best, own = (max(self._weight_of(one, 0.0) for one in part) for part in (probes, near))
+        return say * min(MOST_NEIGHBOURS, own / best) / self._weight(NEAR)
+
+    def _telling(self, vote: Tensor) -> float:
+        """How often given labels have a higher vote than another class, beyond chance: 0 to 1."""
+        known = self.plan.labelled.nonzero()[:, 0]
+        known = known[:: max(1, len(known) // MOST_ROWS)]
+        rows = vote[known]
+        own = rows.gather(1, self.plan.labels[known][:, None])
+        lower = (rows < own).sum(1) + ((rows == own).sum(1) - 1) / 2
+        return 2 * float(lower.float().mean()) / (self.plan.classes - 1) - 1
 
     def _weight_of(self, voter: Voter, memorised: float) -> float:
         """A power of what it foretells beyond the commonest label and beyond what the network has memorised."""

@@ -101,6 +101,11 @@ class Plan:
         missing = (labels < 0).nonzero()[:, 0]
         sizes = labels[labels >= 0].bincount(minlength=classes)
         judged = (labels >= 0) & (sizes[labels.clamp(min=0)] >= FEWEST)
+        if not bool(judged.any()):
+            raise BadData(
+                f"labels: wanted a class with {FEWEST} samples or more, got {int(sizes.max())} at most. Labels that are "
+                "different for each sample are no classes."
+            )
         return cls(labels, classes, (*parts, missing), judged)
 
     @property

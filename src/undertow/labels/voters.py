@@ -12,16 +12,20 @@ A class that the other folds do not have gets the lowest vote of the row.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from undertow.labels.shelf import IN_MEMORY, Shelf, block_rows
 from undertow.labels.views import Plan
 
-RIDGE = 0.1
-"""Added to the covariance, relative to its mean variance: directions below it are noise more than signal."""
+RIDGES = (0.1, 1.0)
+"""Added to the covariance, relative to its mean variance: directions below it are noise more than signal. The one that
+foretells given labels best, out of fold: few samples, many classes and wrong labels want more of it."""
+MOST_TRIED = 5000
+"""Samples on which ridges are tried."""
 WITHIN_FLOOR = 0.01
 """The least share of a direction's variance that lies within classes: a collapsed layer has next to none."""
 WIDEST, LEADING = 1024, 512
@@ -51,17 +55,41 @@ def narrowed(rows: Tensor) -> Tensor:
 def discriminant_votes(rows: Tensor, plan: Plan, shelf: Shelf = IN_MEMORY) -> Tensor:
     """Log-likelihoods (N, C) of the classes, up to a constant of each row, out of fold."""
     centre = rows.mean(0)
-    factor, sizes, sums = _moments(rows, centre, plan, shelf)
+    covariance, sizes, sums = _moments(rows, centre, plan, shelf)
     votes = shelf.table(len(rows), plan.classes)
-    for at, fold in enumerate(plan.folds):
+    step = max(1, len(rows) // MOST_TRIED)
+    tried = [fold[::step] for fold in plan.folds]
+    known = torch.cat(tried)
+    known = known[plan.labels[known] >= 0]
+    losses = list[float]()
+    for ridge in RIDGES:
+        _discriminate(votes, rows, centre, tried, sizes, sums, _factor(covariance, ridge), shelf)
+        losses.append(least_loss(votes[known], plan.labels[known]))
+    best = _factor(covariance, RIDGES[losses.index(min(losses))])
+    _discriminate(votes, rows, centre, plan.folds, sizes, sums, best, shelf)
+    return votes
+
+
+def least_loss(votes: Tensor, labels: Tensor) -> float:
+    """The cross-entropy of labels (N,) under the softmax of centred votes (N, C) at the scale that suits them best."""
+    centred = votes - votes.mean(1, keepdim=True)
+    centred /= centred.std().clamp(min=1e-12)
+    return min(float(functional.cross_entropy(scale * centred, labels)) for scale in (0.5, 1.0, 2.0, 4.0))
+
+
+def _discriminate(
+    votes: Tensor, rows: Tensor, centre: Tensor, folds: Sequence[Tensor], sizes: Tensor, sums: Tensor,
+    factor: Tensor, shelf: Shelf,
+) -> None:  # fmt: skip
+    """Write the votes of samples of each fold, by class means of the others."""
+    for at, fold in enumerate(folds):
         left = sizes.sum(0) - sizes[at]
         means = (sums.sum(0) - sums[at]) / left.clamp(min=1)[:, None]
         weights, offsets = (part.to(rows) for part in _discriminants(means, factor, left))
-        for block in fold.split(block_rows(max(rows.shape[1], plan.classes))):
+        for block in fold.split(block_rows(max(rows.shape[1], votes.shape[1]))):
             found = (rows[block.to(rows.device)] - centre) @ weights - offsets
             votes[block] = _lowest_where((left == 0).to(rows.device), found).cpu()
             shelf.rest()
-    return votes
 
 
 def direction_votes(rows: Tensor, plan: Plan, shelf: Shelf = IN_MEMORY) -> Tensor:
@@ -81,7 +109,7 @@ def direction_votes(rows: Tensor, plan: Plan, shelf: Shelf = IN_MEMORY) -> Tenso
 
 
 def _moments(rows: Tensor, centre: Tensor, plan: Plan, shelf: Shelf) -> tuple[Tensor, Tensor, Tensor]:
-    """Cholesky's factor (D, D) of the covariance, and each fold's class sizes (F, C) and sums (F, C, D), in float64.
+    """The covariance (D, D), and each fold's class sizes (F, C) and sums (F, C, D), in float64.
 
     Of rows less their centre; unlabelled samples count in no class.
     """
@@ -96,7 +124,7 @@ def _moments(rows: Tensor, centre: Tensor, plan: Plan, shelf: Shelf) -> tuple[Te
         sums.index_add_(0, place[block][taught], part.cpu()[taught].double())
     sizes = place[plan.labelled].bincount(minlength=len(sums)).double()
     shape = (folds, plan.classes)
-    return _factor(covariance / len(rows)), sizes.reshape(shape), sums.reshape(*shape, dim)
+    return covariance / len(rows), sizes.reshape(shape), sums.reshape(*shape, dim)
 
 
 def _discriminants(means: Tensor, factor: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,12 +154,12 @@ def _lowest_where(absent: Tensor, votes: Tensor) -> Tensor:
     return torch.where(absent, votes.masked_fill(absent, torch.inf).amin(1, keepdim=True), votes)
 
 
-def _factor(covariance: Tensor) -> Tensor:
+def _factor(covariance: Tensor, ridge: float) -> Tensor:
     """Cholesky's factor of a covariance with its ridge."""
     mean_variance = covariance.diagonal().mean()
     # Where all rows are the same they are zeros now and tell no classes apart, whatever they are divided by.
-    covariance.diagonal().add_(RIDGE * mean_variance if mean_variance > 0 else 1.0)
-    return torch.linalg.cholesky(covariance)
+    added = ridge * mean_variance if mean_variance > 0 else torch.ones(())
+    return torch.linalg.cholesky(covariance + added * torch.eye(len(covariance)).to(covariance))
 
 
 def _class_vectors(rows: Tensor, plan: Plan, shelf: Shelf) -> Tensor:
