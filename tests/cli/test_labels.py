@@ -196,7 +196,7 @@ def test_pictures_of_a_folder(files, tmp_path, monkeypatch):
         (["--features", "emb.npy"], "Add --labels y.csv"),
         (["--labels", "y.csv"], "Add --features emb.npy or --probabilities p.npy"),
         (["--features", "no.npy", "--labels", "y.csv"], "there is no file no.npy"),
-        (["--features", "y.csv", "--labels", "y.csv"], "a .npy or .npz or .parquet file"),
+        (["--features", "y.csv", "--labels", "y.csv"], "column row of y.csv only numbers the rows"),
         (["--features", "emb.npy", "--labels", "no.csv"], "there is no file no.csv"),
         (["--features", "emb.npy", "--labels", "two.csv"], "Call the column label, or leave only one"),
         (["--features", "emb.npy", "--labels", "short.csv"], "one row for each label"),
