@@ -162,11 +162,13 @@ CELLS = {
     + [Cell("fashion_mnist", noise, 8) for noise in ("part:0.4", "pairwise:0.3", "clean")]
     + [Cell("cifar10", noise, 5) for noise in ("uniform:0.4", "part:0.4", "clean")],
 }
-"""By what they were to the method: chosen on them, looked at while it was changed, or measured once it was final. Cells of
-seed 5 of features and digits, and of MNIST, Fashion-MNIST and CIFAR-10 that are looked at with seeds 3 and 1, were fresh to the
-method before this one. CIFAR-100 and
-Tiny ImageNet of seed 8 share about half of their pictures with those of seed 5, people's labels of seed 4 with seeds 1 and 3, and
-SVHN all of them: only its noise is new."""
+"""By what they were to the method: chosen on them, looked at while it was changed, or measured once it was final.
+
+Of cells that are looked at, those of features and digits with seed 5, of MNIST and Fashion-MNIST with seed 3 and of
+CIFAR-10 with seed 1 were fresh to the method before this one. Of the fresh ones, CIFAR-100 and Tiny ImageNet share about
+half of their pictures with those of seed 5, people's labels of seed 4 with seeds 1 and 3, and SVHN all: only its noise
+is new.
+"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from undertow.labels.honest import (
     drawn_evenly,
 )
 from undertow.labels.judge import judge_labels
-from undertow.labels.rate import LabelEvidence, rate_answer
+from undertow.labels.rate import REACHES, LabelEvidence, rate_answer
 from undertow.labels.views import Plan, View
 
 FLAT = LabelEvidence(
@@ -94,8 +94,8 @@ def error(share: float, count: float) -> float:
 def test_bounds_of_even_noise_by_hand():
     answer = rate_answer(FLAT)
     assert answer.told
-    # Voters differ on a hundredth and may be wrong together on two; half of the overlap beyond the sure may reach them.
-    by_sure = 0.2 - error(0.2, 1500) - 0.02 - 0.04 / 2 - ALLOWANCE
+    # Voters differ on a hundredth and may be wrong together on two; part of the overlap beyond the sure may reach them.
+    by_sure = 0.2 - error(0.2, 1500) - 0.02 - REACHES * 0.04 - ALLOWANCE
     assert answer.low == pytest.approx(by_sure)
     assert rate_answer(replace(FLAT, drawn=0.1)).low == pytest.approx(by_sure)
     # No overlap looks like an even draw: those count less the doubt alone, and never more than the sure.
@@ -107,7 +107,9 @@ def test_bounds_of_even_noise_by_hand():
     )
     # The surest tenth is contradicted less often: what is beyond it may be overlap.
     surest = replace(FLAT, tenths=((0.15, 0.0),) + ((0.2, 0.0),) * 9)
-    assert rate_answer(surest).low == pytest.approx(0.15 - error(0.15, 1500) - 0.02 - 0.04 / 2 - ALLOWANCE)
+    assert rate_answer(surest).low == pytest.approx(
+        0.15 - error(0.15, 1500) - 0.02 - REACHES * 0.04 - ALLOWANCE
+    )
     assert answer.high == pytest.approx(0.24 + error(0.24, 5000))
     assert rate_answer(replace(FLAT, if_of_classes=0.21)).high == pytest.approx(0.21 + error(0.24, 5000))
     assert answer.low <= answer.value <= answer.high

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 SURE_OF_ANOTHER, MOST_NEEDED = 0.25, 0.4
-"""The share of all belief in other classes that the best of them needs to be proposed: so much more than each would have if
-nothing were known, and never more than the second."""
+"""The share of all belief in other classes that the best of them needs to be proposed: so much more than each would
+have if nothing were known, and never more than the second."""
 SURE_OF_MISSING = 0.5
 """The belief in a class that is proposed for a sample without a label."""
 

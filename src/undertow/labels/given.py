@@ -83,8 +83,8 @@ def _numbered(numbers: np.ndarray, classes: int) -> GivenLabels:
     most = int(numbers.max(initial=-1))
     if most >= max(classes, len(numbers), FEWEST_NUMBERS):
         raise BadData(
-            f"labels: wanted class numbers from 0 on, got {most} at {int(numbers.argmax())}, more than there are samples "
-            f"({len(numbers)}). Give other numbers as texts: they are taken for names."
+            f"labels: wanted class numbers from 0 on, got {most} at {int(numbers.argmax())}, more than there are "
+            f"samples ({len(numbers)}). Give other numbers as texts: they are taken for names."
         )
     count = max(classes, most + 1)
     return GivenLabels(torch.from_numpy(numbers), tuple(map(str, range(count))))

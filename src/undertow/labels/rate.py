@@ -8,7 +8,8 @@
 Below: among samples of which honest voters are surest, and on which they agree, another given label is a wrong one.
 Classes that overlap add to it, the less the surer: the line through the shares among the surest three and seven tenths
 is followed to where no doubt is left (one without a slope, or falling, ends at its lowest point). Less its sampling
-error, less the share on which voters disagree, less a hundredth for what voters are wrongly sure of in clean sets too.
+error, less twice the share on which voters disagree and a hundredth, and less a part of what they contradict beyond it
+(`bound_below`). Or labels that overlap of no size explains, if these are more (`drawn_evenly`).
 
 Above: if in each place each true class is given its own label more often than that of another class, no guesser
 contradicts fewer labels than are wrong: what honest voters contradict is a bound. Labels that break this, because
@@ -51,7 +52,7 @@ from the third on it is noise of classes. Up to the first, even draws are not al
 TOGETHER = 2.0
 """How often voters of the same features may be wrong together where they are sure, by how often they differ. On
 EfficientNet's features of CIFAR-100's hundred classes it was 1.4, counted to where no doubt is left."""
-REACHES = 0.5
+REACHES = 0.4
 """Of the overlap beyond sure samples, how much may reach them."""
 HIDDEN = 0.25
 """Wrong labels that honest voters may follow, beside those that they contradict. Polynomial margin noise of the types
@@ -176,7 +177,7 @@ class LabelEvidence:
 
         Voters of the same features that differ on a share are wrong together on about as many more: with many classes
         and few samples of each, the surest of them too. And the more they contradict beyond sure samples, the more
-        classes overlap, and the more of that may reach the sure ones: half. No overlap looks like an even draw.
+        classes overlap, and the more of that may reach the sure ones. No overlap looks like an even draw.
         """
         doubt, overlap = self.doubt or 0.0, max(0.0, (self.honest or 0.0) - self.sure_rate)
         least = min(self.sure_rate, self.tenths[0][0]) if self.tenths else self.sure_rate

@@ -103,8 +103,8 @@ class Plan:
         judged = (labels >= 0) & (sizes[labels.clamp(min=0)] >= FEWEST)
         if not bool(judged.any()):
             raise BadData(
-                f"labels: wanted a class with {FEWEST} samples or more, got {int(sizes.max())} at most. Labels that are "
-                "different for each sample are no classes."
+                f"labels: wanted a class with {FEWEST} samples or more, got {int(sizes.max())} at most. Labels that "
+                "differ from sample to sample are no classes."
             )
         return cls(labels, classes, (*parts, missing), judged)
 
