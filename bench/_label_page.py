@@ -1,4 +1,4 @@
-"""The page of what was measured, from its csv: goals counted, fresh cells, losses.
+"""The page of what was measured, from its csv: goals counted, fresh cells by set and noise, people's labels, losses.
 
     text = rewritten(page, table)         # what lies between the marks is made anew, the rest is left as it is
 
@@ -110,13 +110,50 @@ def _seconds(part: pd.DataFrame) -> str:
     return f"{part['seconds'].median():.1f}, {part['seconds'].max():.1f}"
 
 
-def cells(table: pd.DataFrame) -> str:
-    """Fresh cells, one line each."""
-    head = ["cell", "wrong %", "answer %", "AP", "best peer", "F1 own / at true rate", "flagged %"]
-    head += ["proposals right / LDA's"]
-    lines = [_line(head), "|" + "---|" * len(head)]
+def by_set(table: pd.DataFrame) -> str:
+    """Fresh cells, one line for each set."""
+    return _grouped(table, "set", 0)
+
+
+def by_noise(table: pd.DataFrame) -> str:
+    """Fresh cells, one line for each kind of noise."""
+    return _grouped(table, "noise", 1)
+
+
+def _grouped(table: pd.DataFrame, title: str, part: int) -> str:
+    head = [title, "noisy cells", "intervals hold; told", "AP", "best peer", "at least level; worst gap"]
+    head += ["F1 own / at true rate", "proposals right / LDA's", "clean: holds 0; flagged %"]
     fresh = table[table["role"] == "fresh"]
-    return "\n".join(lines + [_line(_cell(one)) for one in fresh.to_dict("records")])
+    names = fresh["cell"].str.split("-").str[part]
+    lines = [_line(head), "|" + "---|" * len(head)]
+    return "\n".join(lines + [_group(str(name), own) for name, own in fresh.groupby(names, sort=False)])
+
+
+def _group(name: str, own: pd.DataFrame) -> str:
+    noisy, clean = _noisy(own), own[own["wrong"] == 0]
+    quiet = f"{_clean(own)}; {100 * clean['flagged'].mean():.0f}" if len(clean) else ""
+    if not len(noisy):
+        return _line([name, "0", *[""] * 6, quiet])
+    gap, beside, mean = _gap(_beside(noisy)), _beside(noisy), noisy.mean(numeric_only=True)
+    return _line([
+        name, str(len(noisy)), f"{noisy['covered'].sum()}; {noisy['told'].sum()}", _three(mean["AP"]),
+        _three(beside["best peer AP"].mean()), f"{(gap >= LEAST).sum()}; {gap.min():+.3f}",
+        _pair(mean.to_dict(), "F1", "F1 at true rate"),
+        _pair(mean.to_dict(), "right on flagged wrong", "LDA right on wrong"), quiet,
+    ])  # fmt: skip
+
+
+def people(table: pd.DataFrame) -> str:
+    """Labels that people or rules gave, one line each."""
+    head = ["cell", "was", "wrong %", "answer %", "AP", "best peer", "F1 own / at true rate", "flagged %"]
+    head += ["proposals right / LDA's"]
+    given = table[table["cell"].str.split("-").str[1].str.startswith(("people", "weak"))]
+    rows = [
+        [cell[0], ROLES[str(one["role"])], *cell[1:]]
+        for one in given.to_dict("records")
+        for cell in [_cell(one)]
+    ]
+    return "\n".join([_line(head), "|" + "---|" * len(head), *map(_line, rows)])
 
 
 def _cell(one: dict[str, object]) -> list[str]:
@@ -164,4 +201,6 @@ def losses(table: pd.DataFrame) -> str:
     return "\n".join(f"- {what}: {', '.join(names) or 'none'}." for what, names in told.items())
 
 
-PARTS: dict[str, Callable[[pd.DataFrame], str]] = {"goals": goals, "cells": cells, "losses": losses}
+PARTS: dict[str, Callable[[pd.DataFrame], str]] = {
+    "goals": goals, "sets": by_set, "noise": by_noise, "people": people, "losses": losses,
+}  # fmt: skip

@@ -4,10 +4,11 @@ python bench/labels.py [--cells small,chosen,looked,fresh or names] [--work DIR]
                        [--folds] [--csv FILE.csv] [--page FILE.md]
 
 Without --cells: one small cell of embedded data. --folds adds cleanlab on a cross-validated network to the peers of
-runs, which trains each five times more. --csv keeps rows of cells that are not measured now; --page makes the
-marked parts of a page anew from it. Runs, features and peers are kept in --work, so that a bench that was
-stopped goes on; training all runs took an hour and a half of one core. Cells whose data or packages are not here are
-named and left out. One thread; seconds are CPU seconds of `judge_labels` alone, features and outputs being at hand.
+runs, which trains each five times more. --csv keeps rows of cells that are not measured now, and with --no-peers what
+peers reached on the same labels; --page makes the marked parts of a page anew from it. Runs, features and peers are
+kept in --work, so that a bench that was stopped goes on; training all runs took an hour and a half of one core. Cells
+whose data or packages are not here are named and left out. One thread; seconds are CPU seconds of `judge_labels` alone,
+features and outputs being at hand.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before torch reads them
 
+import numpy as np
 import pandas as pd
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -122,13 +124,24 @@ def _three(value: Any) -> str:
 def merged(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     """With rows that a csv holds of other cells, in the order of the cells."""
     before = pd.read_csv(path) if path.exists() else table.iloc[:0]
-    both = pd.concat([table, before[~before["cell"].isin(table["cell"])]])
+    both = pd.concat([_with_peers(table, before), before[~before["cell"].isin(table["cell"])]])
     order = {cell.name: (role, place) for role, cells in CELLS.items() for place, cell in enumerate(cells)}
     both = both[both["cell"].isin(order)]
     both["role"] = [order[name][0] for name in both["cell"]]
     return both.sort_values(
         "cell", key=lambda names: names.map(lambda name: (order[name][0], order[name][1]))
     )
+
+
+def _with_peers(table: pd.DataFrame, before: pd.DataFrame) -> pd.DataFrame:
+    """With what a csv knows of peers, where none were measured now and the labels are the same."""
+    if "best peer" in table and table["best peer"].notna().any():
+        return table
+    known = before.set_index("cell")
+    columns = [name for name in known if "peer" in str(name) or name == "LDA right on wrong"]
+    kept = known[columns].reindex(table["cell"])
+    same = np.isclose(known["wrong"].reindex(table["cell"]), table["wrong"], atol=1e-4)  # csv: four digits
+    return table.drop(columns=columns, errors="ignore").join(kept[same], on="cell")
 
 
 def main() -> None:

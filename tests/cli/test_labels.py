@@ -72,7 +72,7 @@ def test_cleaned_labels_are_trained_on(capsys, run, tmp_path):
     [
         (["--clean", "relable", "--cleaned", "a.parquet"], 'Did you mean "relabel"'),
         (["--clean", "drop"], "Add --cleaned"),
-        (["--cleaned", "a.csv"], "a .parquet file"),
+        (["--cleaned", "a.txt"], "a .parquet or .csv file"),
         (["--top", "-1"], "0 or more"),
         (["--checkpoints", "one"], "wanted all, last, every:5 or a list"),
         (["--checkpoints", "3"], "The nearest are"),
@@ -196,7 +196,7 @@ def test_pictures_of_a_folder(files, tmp_path, monkeypatch):
         (["--features", "emb.npy"], "Add --labels y.csv"),
         (["--labels", "y.csv"], "Add --features emb.npy or --probabilities p.npy"),
         (["--features", "no.npy", "--labels", "y.csv"], "there is no file no.npy"),
-        (["--features", "y.csv", "--labels", "y.csv"], "a .npy or .npz or .parquet file"),
+        (["--features", "y.csv", "--labels", "y.csv"], "column row of y.csv only numbers the rows"),
         (["--features", "emb.npy", "--labels", "no.csv"], "there is no file no.csv"),
         (["--features", "emb.npy", "--labels", "two.csv"], "Call the column label, or leave only one"),
         (["--features", "emb.npy", "--labels", "short.csv"], "one row for each label"),

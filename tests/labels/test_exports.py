@@ -21,6 +21,7 @@ from undertow.errors import BadData, BadValue, UnknownName
 from undertow.labels.exports import Exports, cleanlab_table, labelstudio_interface, named_table, save_table
 from undertow.labels.given_files import Shown
 from undertow.labels.review_order import spread
+from undertow.labels.suspects import write_table
 
 # cleanlab forks its other processes, and a fork beside threads may wait for ever.
 ONE_PROCESS = {"n_jobs": 1}
@@ -108,6 +109,19 @@ def test_a_table_keeps_every_row(named, shown, tmp_path, ending):
     read = pd.read_csv(path) if ending == ".csv" else pd.read_parquet(path)
     assert read["sample"].tolist() == list(range(900))
     assert read["filepath"].iloc[3] == "/pictures/a b/3.png"
+
+
+def test_a_table_says_in_which_order_to_review_and_is_read_back(named, tmp_path):
+    path = tmp_path / "all.csv"
+    write_table(named, path)
+    table = pd.read_csv(path, dtype={"review": "Int64"})
+    first = table.sort_values("review")["sample"].head(40)
+    assert first.tolist() == named.review_order(40).tolist()
+    assert table["review"].isna().sum() == 10  # those without a label
+    table["reviewed"] = table["proposed_label"].where(table["review"] <= 40)
+    table.to_csv(path, index=False)
+    done = named.reviewed(path)
+    assert sorted(done.changed) == sorted(one for one in first.tolist() if named.proposed[one] >= 0)
 
 
 def test_no_cell_begins_like_a_formula(named, shown, tmp_path):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
 from undertow.labels.honest import HonestCounts
 from undertow.labels.judge import judge_labels
-from undertow.labels.noise_kind import BLIND, LOOKED, NoiseKind, peakedness
-from undertow.labels.noise_model import even_matrix
+from undertow.labels.noise_kind import BLIND, LOOKED, NoiseKind
+from undertow.labels.noise_model import even_matrix, peakedness
 from undertow.labels.views import View
 
 STEADY, RISING = (0.3, 0.3, 0.31), (0.05, 0.15, 0.25)
@@ -24,6 +26,27 @@ def test_noise_of_classes_is_known_by_its_course():
     assert NoiseKind.of(counts(RISING, 0.02), 0.1).of_classes == 0
     assert NoiseKind.of(counts(STEADY, 0.02, doubt=0.4), 0.1).of_classes == 0.5  # voters differ: nobody knows
     assert NoiseKind.of(counts(STEADY, 0.02, doubt=None), 0.1).of_classes == 0.5
+
+
+def test_a_steady_share_of_runner_ups_is_overlap_unless_all_go_into_one_class():
+    """With many classes voters err on their surest samples too, so that overlap is as steady as noise of classes."""
+    steady = counts(STEADY, 0.02)
+    of = [
+        NoiseKind.of(replace(steady, depth=depth, into_one=into_one), 0.1).of_classes
+        for depth, into_one in ((0.1, 0.2), (0.175, 0.2), (0.3, 0.2), (0.1, 0.7), (0.1, 0.525))
+    ]
+    assert of == pytest.approx([0, 0.5, 1, 1, 0.5])
+
+
+def test_margins_are_heard_where_labels_follow_the_input():
+    assert NoiseKind.of(counts(RISING, 0.1), 0.1).margins == 1
+    assert NoiseKind.of(counts(RISING, 0.4 / 3), 0.1).margins == pytest.approx(0.5)
+    assert NoiseKind.of(counts(RISING, 0.4), 0.1).margins == 0
+    assert NoiseKind.of(counts(STEADY, 0.02), 0.1).margins == 0
+    assert (
+        NoiseKind.of(counts(STEADY, 0.02, doubt=0.4), 0.1).margins == 1
+    )  # voters differ: nobody knows the class
+    assert NoiseKind.of(None, 0.1).margins == 0
 
 
 def test_what_is_heard_does_not_jump_where_trust_ends():

@@ -14,6 +14,8 @@ from undertow.labels.noise_model import (
     believe,
     even_matrix,
     given_log_belief,
+    margins,
+    reordered,
     true_chances,
 )
 from undertow.labels.views import Plan
@@ -120,3 +122,26 @@ def test_true_chances_are_a_softmax_in_place():
 def test_even_noise():
     matrix = even_matrix(0.3, 4)
     assert matrix[1].tolist() == pytest.approx([0.1, 0.7, 0.1, 0.1])
+
+
+def test_margins_are_differences_of_chances():
+    draws = torch.Generator().manual_seed(4)
+    votes, labels = torch.randn(300, 5, generator=draws), torch.arange(300) % 6 - 1
+    chances = votes.double().softmax(1)
+    for at, found in enumerate(margins(votes, labels).tolist()):
+        if labels[at] < 0:
+            assert found == -1
+            continue
+        others = [float(chances[at, one]) for one in range(5) if one != labels[at]]
+        assert found == pytest.approx(max(others) - float(chances[at, labels[at]]), abs=1e-9)
+    assert margins(votes + 7, labels).tolist() == pytest.approx(margins(votes, labels).tolist(), abs=1e-6)
+
+
+def test_scores_are_handed_out_in_the_order_of_both_ranks():
+    scores, by = torch.tensor([0.1, 0.9, 0.5, 0.7]), torch.tensor([3.0, 0.0, 2.0, 1.0])
+    assert reordered(scores, by, 0.0).equal(scores)
+    assert reordered(scores, by, 1.0).tolist() == pytest.approx([0.9, 0.1, 0.7, 0.5])
+    mixed = reordered(scores, torch.tensor([0.0, 9.0, 5.0, 1.0]), 0.5)
+    assert mixed.sort().values.equal(scores.sort().values)  # no score is made up
+    assert mixed.argmax() == 1
+    assert mixed.argmin() == 0

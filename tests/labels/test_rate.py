@@ -14,10 +14,12 @@ from undertow.labels.honest import (
     NO_TRUST,
     HonestCounts,
     blindly_wrong,
+    depth_of,
     differing,
+    drawn_evenly,
 )
 from undertow.labels.judge import judge_labels
-from undertow.labels.rate import LabelEvidence, rate_answer
+from undertow.labels.rate import REACHES, LabelEvidence, rate_answer
 from undertow.labels.views import Plan, View
 
 FLAT = LabelEvidence(
@@ -92,7 +94,22 @@ def error(share: float, count: float) -> float:
 def test_bounds_of_even_noise_by_hand():
     answer = rate_answer(FLAT)
     assert answer.told
-    assert answer.low == pytest.approx(0.2 - error(0.2, 1500) - 0.01 - ALLOWANCE)
+    # Voters differ on a hundredth and may be wrong together on two; part of the overlap beyond the sure may reach them.
+    by_sure = 0.2 - error(0.2, 1500) - 0.02 - REACHES * 0.04 - ALLOWANCE
+    assert answer.low == pytest.approx(by_sure)
+    assert rate_answer(replace(FLAT, drawn=0.1)).low == pytest.approx(by_sure)
+    # No overlap looks like an even draw: those count less the doubt alone, and never more than the sure.
+    assert rate_answer(replace(FLAT, drawn=0.19)).low == pytest.approx(
+        0.19 - error(0.19, 1500) - 0.01 - ALLOWANCE
+    )
+    assert rate_answer(replace(FLAT, drawn=0.5)).low == pytest.approx(
+        0.2 - error(0.2, 1500) - 0.01 - ALLOWANCE
+    )
+    # The surest tenth is contradicted less often: what is beyond it may be overlap.
+    surest = replace(FLAT, tenths=((0.15, 0.0),) + ((0.2, 0.0),) * 9)
+    assert rate_answer(surest).low == pytest.approx(
+        0.15 - error(0.15, 1500) - 0.02 - REACHES * 0.04 - ALLOWANCE
+    )
     assert answer.high == pytest.approx(0.24 + error(0.24, 5000))
     assert rate_answer(replace(FLAT, if_of_classes=0.21)).high == pytest.approx(0.21 + error(0.24, 5000))
     assert answer.low <= answer.value <= answer.high
@@ -242,6 +259,62 @@ def test_labels_given_blindly_are_counted(rate, flipped):
     assert blindly_wrong(pooled, Plan.of(given, 8, 5, 0)) == pytest.approx(
         float((given != true).float().mean()), abs=0.03
     )
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.5])
+@pytest.mark.parametrize("sharp", [1.0, 3.0], ids=["overlap", "apart"])
+def test_even_draws_are_counted_beside_overlap_of_any_size(rate, sharp):
+    """Labels drawn from the voters' own chances, at a scale that is not known, and then some drawn evenly."""
+    draws = torch.Generator().manual_seed(2)
+    votes = torch.randn(5000, 10, generator=draws)
+    true = (2 * sharp * votes).softmax(1).multinomial(1, generator=draws)[:, 0]
+    hit = torch.rand(5000, generator=draws) < rate
+    given = torch.where(hit, torch.randint(0, 10, (5000,), generator=draws), true)
+    for size in (0.01, 1.0, 100.0):
+        found = drawn_evenly(size * votes, Plan.of(given, 10, 5, 0))
+        assert found == pytest.approx(0.9 * rate, abs=0.05)
+
+
+def test_the_runner_up_is_shallow_and_a_blind_label_is_deep():
+    draws = torch.Generator().manual_seed(3)
+    votes = torch.randn(4000, 8, generator=draws)
+    order = votes.argsort(1, descending=True)
+    hit = torch.arange(4000) % 3 == 0
+    second = torch.where(hit, order[:, 1], order[:, 0])
+    assert depth_of(votes, Plan.of(second, 8, 5, 0)) == 0
+    place = torch.randint(1, 8, (4000, 1), generator=draws)
+    blind = torch.where(hit, order.gather(1, place)[:, 0], order[:, 0])
+    assert depth_of(votes, Plan.of(blind, 8, 5, 0)) == pytest.approx(1, abs=0.05)
+    assert depth_of(votes, Plan.of(order[:, 0], 8, 5, 0)) == 1  # nothing is contradicted
+    two = torch.arange(4000) % 2
+    assert depth_of(votes[:, :2], Plan.of(two, 2, 5, 0)) == 1
+
+
+def test_even_draws_are_suspected_by_their_count():
+    """Voters that err where they are sure contradict .4 of the surest; overlap cannot explain .2 of all labels."""
+    erring = replace(
+        FLAT,
+        sure=(0.40, 0.42, 0.44),
+        doubt=0.06,
+        honest=0.58,
+        everyone=0.58,
+        tenths=((0.4, 0.1),) * 10,
+        drawn=0.2,
+    )
+    assert erring.sure_rate == pytest.approx(0.37)
+    assert replace(erring, drawn=0.17).blindness == pytest.approx((0.17 / 0.4 - 0.35) / 0.15)
+    assert replace(erring, sure=(0.3, 0.4, 0.5)).blindness == pytest.approx(
+        0.5
+    )  # rises: draws are not all there is
+    full = replace(erring, drawn=0.3)
+    assert full.blindness == 1
+    assert full.guess == pytest.approx(0.3 + error(0.3, 1500))
+    # No further down than voters may be wrong together.
+    agreed = replace(full, doubt=0.01)
+    assert agreed.guess == pytest.approx(0.37 - 0.02)
+    assert agreed.matrix_trust == 0  # an even draw has an even matrix
+    clean = replace(erring, sure=(0.0, 0.01, 0.02), drawn=0.005, ruled_out=0.0)
+    assert clean.blindness == 0  # next to nothing of next to nothing
 
 
 def test_more_is_suspected_where_overlap_cannot_explain_what_the_surest_contradict():

@@ -15,7 +15,7 @@ from undertow.errors import BadData
 from undertow.labels import neighbours
 from undertow.labels.neighbours import NEIGHBOURS, PRIOR, neighbour_votes
 from undertow.labels.views import Plan
-from undertow.labels.voters import RIDGE, direction_votes, discriminant_votes, narrowed
+from undertow.labels.voters import RIDGES, direction_votes, discriminant_votes, least_loss, narrowed
 from undertow.latent import VeLPIC
 
 C = 4
@@ -28,11 +28,11 @@ def others(plan: Plan, at: int) -> Tensor:
     return keep
 
 
-def by_hand(rows: Tensor, plan: Plan, at: int) -> Tensor:
+def by_hand(rows: Tensor, plan: Plan, at: int, ridge: float) -> Tensor:
     """Log densities of Gaussians with one covariance: that of all rows and a ridge, less what class means explain."""
     centred = rows.double() - rows.double().mean(0)
     total = centred.T @ centred / len(rows)
-    total += RIDGE * total.diagonal().mean() * torch.eye(rows.shape[1], dtype=torch.float64)
+    total += ridge * total.diagonal().mean() * torch.eye(rows.shape[1], dtype=torch.float64)
     keep = others(plan, at)
     of = [keep & (plan.labels == one) for one in range(plan.classes)]
     means = torch.stack([centred[mine].mean(0) for mine in of])
@@ -76,9 +76,32 @@ def test_discriminants_are_the_literal_ones(blobs):
     rows, labels = blobs([70, 60, 50, 60], shift=5.0)
     plan = Plan.of(labels, C, 3, 0)
     votes = discriminant_votes(rows, plan).double().log_softmax(1)
-    for at in range(3):
-        wanted = by_hand(rows, plan, at).log_softmax(1)
-        torch.testing.assert_close(votes[plan.folds[at]], wanted, atol=2e-3, rtol=1e-4)
+    whole = {ridge: torch.empty(len(rows), C, dtype=torch.float64) for ridge in RIDGES}
+    for ridge, wanted in whole.items():
+        for at in range(3):
+            wanted[plan.folds[at]] = by_hand(rows, plan, at, ridge)
+    best = min(RIDGES, key=lambda ridge: least_loss(whole[ridge], labels))
+    torch.testing.assert_close(votes, whole[best].log_softmax(1), atol=2e-3, rtol=1e-4)
+
+
+def test_few_samples_of_many_classes_want_a_larger_ridge(blobs):
+    """Fails if either ridge is always taken: the one that foretells given labels better, out of fold, is."""
+    rows, labels = blobs([2000] * 2, dim=30, apart=0.3)
+    many = rows * torch.logspace(0, -1.5, 30), labels  # what tells classes apart lies in small directions too
+    few = blobs([30] * 20, dim=60, apart=0.25)
+    chosen = []
+    for rows, labels in (many, few):
+        classes = int(labels.max()) + 1
+        plan = Plan.of(labels, classes, 5, 0)
+        votes = discriminant_votes(rows, plan).double()
+        fits = []
+        for ridge in RIDGES:
+            wanted = torch.empty_like(votes)
+            for at in range(5):
+                wanted[plan.folds[at]] = by_hand(rows, plan, at, ridge)
+            fits.append(float((votes.log_softmax(1) - wanted.log_softmax(1)).abs().max()))
+        chosen.append(RIDGES[int(np.argmin(fits))])
+    assert chosen == list(RIDGES)
 
 
 def test_discriminants_name_what_scikit_learn_names(blobs):

@@ -13,8 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-SURE_OF_ANOTHER = 0.25
-"""The share of all belief in other classes that the best of them needs to be proposed."""
+SURE_OF_ANOTHER, MOST_NEEDED = 0.25, 0.4
+"""The share of all belief in other classes that the best of them needs to be proposed: so much more than each would
+have if nothing were known, and never more than the second."""
 SURE_OF_MISSING = 0.5
 """The belief in a class that is proposed for a sample without a label."""
 
@@ -34,7 +35,8 @@ def proposals(beliefs: Tensor, labels: Tensor, flagged: Tensor) -> Tensor:
     rows = flagged.nonzero()[:, 0]
     others = beliefs[rows].scatter(1, labels[rows][:, None], 0.0)
     best = others.max(1)
-    enough = best.values >= SURE_OF_ANOTHER * others.sum(1)
+    needed = min(MOST_NEEDED, SURE_OF_ANOTHER + 1 / max(1, beliefs.shape[1] - 1))
+    enough = best.values >= needed * others.sum(1)
     proposed[rows[enough]] = best.indices[enough]
     rows = (labels < 0).nonzero()[:, 0]
     best = beliefs[rows].max(1)

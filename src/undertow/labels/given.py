@@ -26,15 +26,14 @@ from undertow.errors import BadData
 from undertow.labels.shelf import slices
 from undertow.labels.views import View
 
+FEWEST_NUMBERS = 100
+"""Class numbers below it are taken in any case; others that no sample count reaches are names: 20260131 is one class, not
+the last of twenty million."""
 TOLERANCE = 1e-2
 """How far a row of probabilities may be from adding up to 1."""
 DROWNS, WIDER = 0.9, 10.0
 """Columns so many times wider than the middle one that together have this share of all variance are in other units:
 neighbours and class directions see nothing else."""
-
-
-MOST = 100_000
-"""Class numbers from here on are names: 20260131 is one class, not the last of twenty million."""
 LARGEST = 2**53
 """Numbers beyond it are no longer told apart in float64."""
 
@@ -56,10 +55,9 @@ def read_labels(labels: Any, classes: int = 0) -> GivenLabels:
         return _numbered(array.astype(np.int64), classes)
     if array.dtype.kind == "f":
         whole = np.where(np.isnan(array), -1, array)
-        if not (np.abs(whole) < LARGEST).all():
-            raise BadData(
-                f"labels: wanted class numbers or names, got {whole[~(np.abs(whole) < LARGEST)][0]:g}."
-            )
+        if (far := ~(np.abs(whole) < LARGEST)).any():
+            at = int(far.argmax())
+            raise BadData(f"labels: wanted class numbers or names, got {whole[at]:g} at {at}.")
         if (whole != np.round(whole)).any():
             raise BadData("labels: wanted class numbers or names, got broken numbers. Scores are no labels.")
         return _numbered(whole.astype(np.int64), classes)
@@ -85,13 +83,13 @@ def _numbered(numbers: np.ndarray, classes: int) -> GivenLabels:
         raise BadData(
             f"labels: wanted class numbers from 0 on, or -1 where missing, got {numbers[at]} at {at}."
         )
-    count = max(classes, int(numbers.max(initial=-1)) + 1)
-    if count > max(classes, MOST):  # nobody has so many classes: these are names that are written as numbers
+    most = int(numbers.max(initial=-1))
+    if most >= max(classes, len(numbers), FEWEST_NUMBERS):  # no class numbers: names that are written as numbers
         known, places = np.unique(numbers[numbers >= 0], return_inverse=True)
         numbers = numbers.copy()
         numbers[numbers >= 0] = places
         return GivenLabels(torch.from_numpy(numbers), tuple(map(str, known.tolist())))
-    return GivenLabels(torch.from_numpy(numbers), tuple(map(str, range(count))))
+    return GivenLabels(torch.from_numpy(numbers), tuple(map(str, range(max(classes, most + 1)))))
 
 
 def _named(values: np.ndarray) -> GivenLabels:
@@ -163,7 +161,10 @@ def _rows(given: Any, where: str) -> Tensor:
     if isinstance(given, Tensor):
         rows = given.detach()
     else:
-        array = np.asarray(given)
+        try:
+            array = np.asarray(given)
+        except ValueError as error:  # numpy's words are of inhomogeneous shapes
+            raise BadData(f"{where}: wanted numbers (N, D), got rows of different lengths.") from error
         if array.dtype.kind not in "iufb":
             raise BadData(f"{where}: wanted numbers (N, D), got {_came(given, array)}.")
         with warnings.catch_warnings(

@@ -35,6 +35,8 @@ LEAST_SKILL = 0.1
 """Voters that foretell labels hardly better than the commonest one does agree for no good reason."""
 LEAST_FLOOR = 0.03
 """A share of wrong labels below which its course over sureness says nothing."""
+FLOOR_SCALES = tuple(0.5 * 1.4**step for step in range(12))
+"""Of pooled votes in units of their spread: from next to no choice to certainty."""
 ALLOWANCE = 0.01
 """The share of sure samples on which voters may be wrong together."""
 
@@ -53,7 +55,8 @@ class HonestCounts:
     if_of_classes: float = 1.0
     depth: float = 1.0
     """How far below the runner-up contradicted labels lie: 0 if they are the runner-up, 1 if they are drawn blindly."""
-    surest_blind: float = 0.0  # `blind` among the surest three tenths
+    drawn: float = 0.0
+    """The share of labels wrong by an even draw that, beside overlap of any size, explains given labels best."""
     into_one: float = 0.0  # how far contradicted labels of a class go into one other: `peakedness`
 
     @classmethod
@@ -68,7 +71,7 @@ class HonestCounts:
             sure_counts(anchors, plan), doubt, contradicted, blindly_wrong(pooled, plan),
             () if doubt is None else _tenths(anchors, first_choices, plan),
             contradicted if doubt is None else _if_of_classes(anchors, first_choices, plan, contradicted, matrix),
-            depth_of(pooled, plan), blindly_wrong(pooled, plan, anchors.among(SURE_SHARES[0])), peakedness(matrix),
+            depth_of(pooled, plan), drawn_evenly(pooled, plan), peakedness(matrix),
         )  # fmt: skip
 
     def surely_wrong(self, commonest: float) -> float:
@@ -125,10 +128,10 @@ def depth_of(pooled: Tensor, plan: Plan) -> float:
     return min(1.0, 2 * float((above - 1).mean()) / (plan.classes - 2))
 
 
-def _some(mask: Tensor) -> Tensor:
+def _some(mask: Tensor, most: int = 20_000) -> Tensor:
     """Numbers of the samples of a mask (N,), thinned out to what a share needs."""
     rows = mask.nonzero()[:, 0]
-    return rows[:: max(1, len(rows) // 20_000)]
+    return rows[:: max(1, len(rows) // most)]
 
 
 def ramp(value: float, none: float, full: float) -> float:
@@ -136,16 +139,32 @@ def ramp(value: float, none: float, full: float) -> float:
     return min(1.0, max(0.0, (value - none) / (full - none))) if full > none else float(value > full)
 
 
-def blindly_wrong(pooled: Tensor, plan: Plan, among: Tensor | None = None) -> float:
-    """The share of labels that were given without a look at the sample; of the samples of a mask (N,), or of all.
+def drawn_evenly(pooled: Tensor, plan: Plan) -> float:
+    """The share r at which (1 - r) softmax(s pooled) + r / C foretells given labels best, less draws that hit.
+
+    Overlap of classes only wants a lower scale s; labels that no scale makes likely want an r. Noise that follows the
+    input or goes into one class looks like overlap to this: it counts too few, seldom too many.
+    """
+    judged = _some(plan.judged, 5000)
+    votes, given = pooled[judged], plan.labels[judged][:, None]
+    votes = votes / votes.std().clamp(min=1e-12)
+    shares = torch.linspace(0, 0.98, 50, dtype=torch.float64)[:, None]
+    best = (torch.inf, 0.0)
+    for scale in FLOOR_SCALES:
+        own = (scale * votes).softmax(1).gather(1, given)[:, 0].double()
+        losses = -((1 - shares) * own + shares / plan.classes).clamp(min=1e-12).log().mean(1)
+        best = min(best, (float(losses.min()), float(shares[losses.argmin()])))
+    return best[1] * (1 - 1 / plan.classes)
+
+
+def blindly_wrong(pooled: Tensor, plan: Plan) -> float:
+    """The share of labels that were given without a look at the sample.
 
     A wrong label that is drawn blindly scores below the median of the classes that are not named half of the time, a
     right one seldom: twice the share below it. Weak voters put right labels there too and say too much; voters
     that have memorised labels say too little.
     """
-    judged = _some(plan.judged if among is None else plan.judged & among)
-    if not len(judged):
-        return 0.0
+    judged = _some(plan.judged)
     scores = pooled[judged].log_softmax(1)
     own = scores.gather(1, plan.labels[judged][:, None])[:, 0]
     others = scores.scatter(1, scores.argmax(1, keepdim=True), torch.nan)

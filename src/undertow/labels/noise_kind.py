@@ -30,8 +30,8 @@ SHALLOW, DEEP = 0.14, 0.21
 """How far below the runner-up contradicted labels lie: up to the first they look like overlap, however steady their
 share is; from the second on a steady share is noise of classes. With many classes overlap is steady too."""
 PEAKED, ALL_INTO_ONE = 0.45, 0.6
-"""How far wrong labels of a class go into one other, from 0 (evenly) to 1 (all): from the first on the matrix tells most,
-from the second on a steady share is noise of classes, however near the other one is."""
+"""How far wrong labels of a class go into one other, from 0 (evenly) to 1 (all): from the first on the matrix tells
+most, from the second on a steady share is noise of classes, however near the other one is."""
 
 
 @dataclass(frozen=True)

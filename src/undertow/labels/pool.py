@@ -37,10 +37,10 @@ MOST_ROWS = 5000
 """Samples on which a scale is sought: one number needs no more."""
 MEMORISED = 0.1
 """What a network may know of given labels beyond its first layer's probe until its layers count half."""
-TELLING = 6
+TELLING = 3
 """Class directions weigh as the discriminant of their view, times this power of how much better they tell given labels
-from any other class. The first choice is no guide where labels are wrong blindly: what is asked is whether a sample may be
-of the given class at all, and with many classes and few samples of each, directions know that better."""
+from any other class. The first choice is no guide where labels are wrong blindly: what is asked is whether a sample may
+be of the given class at all, and with many classes and few samples of each, directions know that better."""
 POWER, LEAST_CREDIT = 4, 0.01
 """How much more a voter weighs that foretells more; what foretells nothing still weighs this much."""
 UNTOUCHED, EARLY, LATE, NEAR, SAID = "untouched", "early", "late", "near", "said"
@@ -54,7 +54,6 @@ ANSWERS = 0.5
 """The say of the network's answers beside that of a probe."""
 NEIGHBOURS, FEW_NEIGHBOURS = 1.0, 0.4
 """The say of neighbours beside that of a probe: without and with voters that learned, which know classes better."""
-MOST_NEIGHBOURS = 1.0
 
 
 @dataclass(frozen=True)
@@ -197,12 +196,12 @@ class Pool:
         return {part: 2 * say / total for part, say in says.items()}
 
     def _near(self, say: float) -> float:
-        """The share of neighbours: the less they foretell beside the best probe of views that saw no label, the less."""
+        """The share of neighbours: less, the less they foretell beside the best probe of views that saw no label."""
         near, probes = self._voters.get(NEAR, []), self._voters.get(UNTOUCHED, [])
         if not near or not probes:
             return say / self._weight(NEAR)
         best, own = (max(self._weight_of(one, 0.0) for one in part) for part in (probes, near))
-        return say * min(MOST_NEIGHBOURS, own / best) / self._weight(NEAR)
+        return say * min(1.0, own / best) / self._weight(NEAR)
 
     def _telling(self, vote: Tensor) -> float:
         """How often given labels have a higher vote than another class, beyond chance: 0 to 1."""

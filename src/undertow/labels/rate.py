@@ -8,7 +8,8 @@
 Below: among samples of which honest voters are surest, and on which they agree, another given label is a wrong one.
 Classes that overlap add to it, the less the surer: the line through the shares among the surest three and seven tenths
 is followed to where no doubt is left (one without a slope, or falling, ends at its lowest point). Less its sampling
-error, less the share on which voters disagree, less a hundredth for what voters are wrongly sure of in clean sets too.
+error, less twice the share on which voters disagree and a hundredth, and less a part of what they contradict beyond it
+(`bound_below`). Or labels that overlap of no size explains, if these are more (`drawn_evenly`).
 
 Above: if in each place each true class is given its own label more often than that of another class, no guesser
 contradicts fewer labels than are wrong: what honest voters contradict is a bound. Labels that break this, because
@@ -45,12 +46,14 @@ from undertow.labels.noise_model import Anchors
 from undertow.labels.shelf import IN_MEMORY, Shelf
 from undertow.labels.views import Plan
 
-FLAT, STEADY = 0.7, 0.9
-"""Of the rates among the surest three and seven tenths: below the first the noise follows the input, or is overlap;
-from the second on it is noise of classes."""
+RISES, FLAT, STEADY = 0.5, 0.7, 0.9
+"""Of the rates among the surest three and seven tenths: below the second the noise follows the input, or is overlap;
+from the third on it is noise of classes. Up to the first, even draws are not all there is."""
 TOGETHER = 2.0
 """How often voters of the same features may be wrong together where they are sure, by how often they differ. On
 EfficientNet's features of CIFAR-100's hundred classes it was 1.4, counted to where no doubt is left."""
+REACHES = 0.4
+"""Of the overlap beyond sure samples, how much may reach them."""
 HIDDEN = 0.25
 """Wrong labels that honest voters may follow, beside those that they contradict. Polynomial margin noise of the types
 II and III, which flips most labels near borders, needs .22."""
@@ -69,8 +72,8 @@ from here on what is contradicted among the surest seven tenths is guessed wrong
 LOOKED_AT, SEEN_BLIND = 0.05, 0.2
 """Blind labels by contradicted ones: below the first noise follows the input and gathers near borders, where nobody is
 sure, so that more is guessed wrong; from the second on it does not."""
-SOME_BLIND, MANY_BLIND = 0.3, 0.6
-"""Blind labels by those that sure samples contradict: from the second on they are counted alone."""
+SOME_DRAWN, MOST_DRAWN = 0.35, 0.5
+"""Even draws by what the surest contradict: from the second on they are counted alone. People's labels reached .42."""
 MOSTLY_BLIND, TOO_BLIND = (0.7, 1.0), (1.3, 2.0)
 """Blind labels by those that the surest contradict: in the first range noise begins to look blind, whatever its course;
 in the second weak voters take right labels for blind ones, and it says less and less."""
@@ -91,7 +94,7 @@ class LabelEvidence:
     ruled_out: float  # labels given blindly, by both pools
     tenths: tuple[tuple[float, float], ...] = ()  # contradicted, and differing voters, by sureness
     if_of_classes: float = 1.0  # a bound for noise that does not follow the input
-    surest_blind: float = 0.0  # labels given blindly among the surest three tenths, by honest voters
+    drawn: float = 0.0  # labels wrong by an even draw, by honest voters
 
     @classmethod
     def of(
@@ -117,7 +120,7 @@ class LabelEvidence:
             LEARNED_COUNT * blind + (1 - LEARNED_COUNT) * honest.blind if honest else blind,
             honest.tenths if honest else (),
             honest.if_of_classes if honest else 1.0,
-            honest.surest_blind if honest else 0.0,
+            honest.drawn if honest else 0.0,
         )  # fmt: skip
 
     @property
@@ -146,9 +149,7 @@ class LabelEvidence:
         """
         if self.doubt is None:
             return 0.0
-        return ramp(self.doubt, MOST_DOUBT / 2, MOST_DOUBT) * ramp(
-            self.doubt, self.sure[1] / 2, self.sure[1]
-        )
+        return ramp(self.doubt, MOST_DOUBT / 2, MOST_DOUBT) * ramp(self.doubt, self.sure[1] / 2, self.sure[1])
 
     @property
     def matrix_trust(self) -> float:
@@ -172,13 +173,16 @@ class LabelEvidence:
 
     @property
     def bound_below(self) -> float:
-        """The share of labels that is wrong at least: by sure samples, or by those that look blind among them.
+        """The share of labels that is wrong at least: by sure samples, or by those that overlap cannot explain.
 
         Voters of the same features that differ on a share are wrong together on about as many more: with many classes
-        and few samples of each, the surest of them too. A right label does not look blind for that.
+        and few samples of each, the surest of them too. And the more they contradict beyond sure samples, the more
+        classes overlap, and the more of that may reach the sure ones. No overlap looks like an even draw.
         """
-        doubt = self.doubt or 0.0
-        return max(self._surely(self.sure_rate, TOGETHER * doubt), self._surely(min(self.sure_rate, self.surest_blind), doubt))
+        doubt, overlap = self.doubt or 0.0, max(0.0, (self.honest or 0.0) - self.sure_rate)
+        least = min(self.sure_rate, self.tenths[0][0]) if self.tenths else self.sure_rate
+        by_sure = self._surely(least, TOGETHER * doubt + REACHES * overlap)
+        return max(by_sure, self._surely(min(self.sure_rate, self.drawn), doubt))
 
     def _surely(self, rate: float, doubt: float) -> float:
         return max(0.0, rate - _error(rate, SURE_SHARES[0] * self.count) - doubt - ALLOWANCE)
@@ -195,8 +199,11 @@ class LabelEvidence:
         Without trust: the (geometric) middle between labels that look given blindly and those that are contradicted.
         """
         unknown = (min(self.ruled_out, self.everyone) * self.everyone) ** 0.5
-        unknown += self.blindness * (self.surest_blind - unknown)
-        return unknown + self.trust * (self._known_guess() - unknown) if self.trust else unknown
+        unknown += self.blindness * (self.drawn - unknown)
+        if not self.trust:
+            # Whoever foretells nothing suspects nobody: his contradictions are his own.
+            return unknown if self.honest is None else unknown * ramp(self.skill, 0.0, LEAST_SKILL / 2)
+        return unknown + self.trust * (self._known_guess() - unknown)
 
     def _known_guess(self) -> float:
         """Noise of classes: the rate among sure samples, which overlap does not reach.
@@ -210,7 +217,7 @@ class LabelEvidence:
         floor = min(
             floor, self.honest
         )  # more is the luck of few samples: all honest voters together contradict fewer
-        most_blind = self.surest_blind + _error(self.surest_blind, SURE_SHARES[0] * self.count)
+        most_blind = self.drawn + _error(self.drawn, SURE_SHARES[0] * self.count)
         floor -= self.blindness * min(TOGETHER * (self.doubt or 0.0), max(0.0, floor - most_blind))
         beyond = (1 - self.blindness) * max(0.0, self.everyone - floor)
         share = self._noise_share(floor)
@@ -224,12 +231,12 @@ class LabelEvidence:
 
     @property
     def blindness(self) -> float:
-        """How far blind labels account for what sure samples contradict, 0 to 1: from there on they are counted alone.
+        """How far even draws account for what sure samples contradict, 0 to 1: then they are counted alone.
 
         Where voters err among their surest samples too, as with many classes, these say too much.
         """
-        of = max(self.sure_rate, LEAST_FLOOR)
-        return ramp(self.surest_blind, SOME_BLIND * of, MANY_BLIND * of)
+        of = max(self.sure[0], LEAST_FLOOR)
+        return ramp(self.drawn, SOME_DRAWN * of, MOST_DRAWN * of) * ramp(self.flat, RISES, FLAT)
 
     @property
     def _sign_of_noise(self) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from undertow._version import __version__
@@ -30,10 +31,15 @@ MOST_PICTURES = 120
 
 
 def write_table(found: LabelErrors, path: Path, shown: Shown = NOTHING) -> None:
-    """Write one row per training sample to a .parquet or .csv file."""
+    """Write one row per training sample to a .parquet or .csv file; `review` 1 is the label to look at first."""
     if path.suffix not in (".parquet", ".csv"):
         raise BadValue("labels --out", "a .parquet or .csv file", str(path))
-    save_table(named_table(found, shown), path)
+    table, order = named_table(found, shown), found.review_order(len(found.given)).numpy()
+    table["review"] = pd.array(
+        [None] * len(table), dtype="Int64"
+    )  # nothing is judged of a sample without a label
+    table.loc[order, "review"] = np.arange(1, len(order) + 1)
+    save_table(table, path)
 
 
 def write_suspects(
