@@ -163,12 +163,17 @@ def _total(room: str, ledger: Ledger) -> list[object]:
     count = Counter(one["verdict"] for one in claims)
     numbers = [one for name in names_in(room) for own in current(name, ledger) for one in own["numbers"]]
     near = [one for one in numbers if one["reachable"]]
-    whole = [name for name in names_in(room) if any(not own["unfinished"] for own in current(name, ledger))]
+    whole = [name for name in names_in(room) if any(map(_is_whole, current(name, ledger)))]
     return [
         PAPERS[room].number, len(claims), *(count[word] for word in (*MARKS, NOT_RUN)),
         f"{sum(one['within'] for one in near)} of {len(near)}", len(numbers) - len(near),
         f"{len(whole)} of {len(names_in(room))}",
     ]  # fmt: skip
+
+
+def _is_whole(own: Entry) -> bool:
+    """Every case ran with as many seeds as the recipe wants."""
+    return not own["unfinished"] and own.get("seeds_done", own["seeds"]) >= find_study(own["study"]).seeds
 
 
 def claims_of(name: str, ledger: Ledger) -> list[Entry]:
