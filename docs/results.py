@@ -245,7 +245,8 @@ def _why(one: Entry) -> str:
         return "its networks have not run yet"
     if one.get("p") is not None and one.get("of"):
         many = one["of"] < FEWEST
-        return f"too few cases for a test, {FEWEST} can decide" if many else "as chance may have it"
+        so_far = " so far" if one["entry"]["unfinished"] else ""
+        return f"too few cases{so_far}, {FEWEST} can decide" if many else "as chance may have it"
     return _cut(_plain(one["numbers"].rpartition("cannot tell of ")[2]).split("; ")[0])
 
 
