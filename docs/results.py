@@ -308,10 +308,14 @@ def _scale(own: Entry, changes: Sequence[str], fresh: bool) -> list[str]:
     done = own.get("seeds_done", own["seeds"])
     seeds = f"{done} of {own['seeds']} seeds" if done < own["seeds"] else f"{done} seed{'s' * (done != 1)}"
     told = f"{_capital(own['scale'])} scale, {seeds}, {own['minutes']:g} minutes.{hashed}{unfinished}"
+    # A sentence that the recipe no longer has is no verdict of it; one that came later waits for the next run.
+    said = {claim.text for claim in find_study(own["study"]).claims}
+    shown = [one for one in own["claims"] if not fresh or one["claim"] in said]
     claims = "\n".join(
-        f"- {MARKS[one['verdict']]}: {_plain(one['claim'])}. {_plain(one['numbers'])}"
-        for one in own["claims"]
+        f"- {MARKS[one['verdict']]}: {_plain(one['claim'])}. {_plain(one['numbers'])}" for one in shown
     )
+    if fresh and (later := len(said) - len(shown)):
+        claims += f"\n- {NOT_RUN}: {later} more, worded after this run"
     if not fresh:
         return [_folded(f"An earlier recipe's verdicts. {told}", f"{_bash(own['command'])}\n\n{claims}")]
     parts = [_bash(own["command"]), told]
