@@ -163,12 +163,17 @@ def _total(room: str, ledger: Ledger) -> list[object]:
     count = Counter(one["verdict"] for one in claims)
     numbers = [one for name in names_in(room) for own in current(name, ledger) for one in own["numbers"]]
     near = [one for one in numbers if one["reachable"]]
-    whole = [name for name in names_in(room) if any(not own["unfinished"] for own in current(name, ledger))]
+    whole = [name for name in names_in(room) if any(map(_is_whole, current(name, ledger)))]
     return [
         PAPERS[room].number, len(claims), *(count[word] for word in (*MARKS, NOT_RUN)),
         f"{sum(one['within'] for one in near)} of {len(near)}", len(numbers) - len(near),
         f"{len(whole)} of {len(names_in(room))}",
     ]  # fmt: skip
+
+
+def _is_whole(own: Entry) -> bool:
+    """Every case ran with as many seeds as the recipe wants."""
+    return not own["unfinished"] and own.get("seeds_done", own["seeds"]) >= find_study(own["study"]).seeds
 
 
 def claims_of(name: str, ledger: Ledger) -> list[Entry]:
@@ -240,7 +245,8 @@ def _why(one: Entry) -> str:
         return "its networks have not run yet"
     if one.get("p") is not None and one.get("of"):
         many = one["of"] < FEWEST
-        return f"too few cases for a test, {FEWEST} can decide" if many else "as chance may have it"
+        so_far = " so far" if one["entry"]["unfinished"] else ""
+        return f"too few cases{so_far}, {FEWEST} can decide" if many else "as chance may have it"
     return _cut(_plain(one["numbers"].rpartition("cannot tell of ")[2]).split("; ")[0])
 
 
@@ -302,10 +308,14 @@ def _scale(own: Entry, changes: Sequence[str], fresh: bool) -> list[str]:
     done = own.get("seeds_done", own["seeds"])
     seeds = f"{done} of {own['seeds']} seeds" if done < own["seeds"] else f"{done} seed{'s' * (done != 1)}"
     told = f"{_capital(own['scale'])} scale, {seeds}, {own['minutes']:g} minutes.{hashed}{unfinished}"
+    # A sentence that the recipe no longer has is no verdict of it; one that came later waits for the next run.
+    said = {claim.text for claim in find_study(own["study"]).claims}
+    shown = [one for one in own["claims"] if not fresh or one["claim"] in said]
     claims = "\n".join(
-        f"- {MARKS[one['verdict']]}: {_plain(one['claim'])}. {_plain(one['numbers'])}"
-        for one in own["claims"]
+        f"- {MARKS[one['verdict']]}: {_plain(one['claim'])}. {_plain(one['numbers'])}" for one in shown
     )
+    if fresh and (later := len(said) - len(shown)):
+        claims += f"\n- {NOT_RUN}: {later} more, worded after this run"
     if not fresh:
         return [_folded(f"An earlier recipe's verdicts. {told}", f"{_bash(own['command'])}\n\n{claims}")]
     parts = [_bash(own["command"]), told]

@@ -154,7 +154,7 @@ def test_failures_and_what_is_unfinished_are_said(results, tmp_path):
 @pytest.mark.parametrize(
     ("told", "wanted"),
     [
-        ({"numbers": "4 of 4 cases: a; b", "agree": 4, "of": 4, "p": 0.0625}, "too few cases for a test, 5 can decide"),
+        ({"numbers": "4 of 4 cases: a; b", "agree": 4, "of": 4, "p": 0.0625}, "too few cases, 5 can decide"),
         ({"numbers": "5 of 7 cases: a; b", "agree": 5, "of": 7, "p": 0.227}, "as chance may have it"),
         ({"numbers": "cannot tell of ResNet: fits 47 %, wanted 98 %; MLP: fits 3 %"}, "ResNet: fits 47 %, wanted 98 %"),
         ({"numbers": " ".join(["word"] * 60)}, "word ..."),

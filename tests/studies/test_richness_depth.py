@@ -224,3 +224,31 @@ def test_positions_have_both_ends():
     assert many[:120] == list(range(1, 121))
     assert many[-1] == 65_536
     assert len(many) < 300
+
+
+# -- where sums with and without QR part
+
+
+def sums(last, right):
+    """Two layers whose sums part at the third feature: small in layer1, of intensity `last` in avg_pool."""
+    rows = [row("accuracy", right, checkpoint=20, split="test")]
+    for depth, (layer, strength) in enumerate((("layer1", 0.001), ("avg_pool", last))):
+        for position, intensity in enumerate((1.0, 0.5, strength), start=1):
+            where = {"layer": layer, "depth": depth, "position": position, "checkpoint": 20, "split": "test"}
+            rows.append(row("intensity", intensity, qr="with", **where))
+            for way, more in (("with", 0.0), ("without", 0.5 * (position == 3))):
+                rows += [
+                    row(name, 0.2 * position + more, qr=way, **where) for name in ("quality", "utilisation")
+                ]
+    return [{"case": "ResNet-18", **one} for one in rows]
+
+
+@pytest.mark.parametrize(
+    ("last", "right", "said"),
+    [(0.001, 0.95, True), (0.4, 0.95, False), (0.4, 0.46, None)],
+)
+def test_sums_part_where_eigenvalues_are_small(last, right, said):
+    """A last layer that knows its training pictures only is left out; the others are judged all the same."""
+    verdict = judge(find_study("richness/qr"), 1, sums(last, right))
+    assert verdict.holds is (True if said is None else said)
+    assert [one.holds for one in verdict.cases] == [True, said, True, said]

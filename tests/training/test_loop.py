@@ -118,6 +118,17 @@ def test_stops_at_a_training_accuracy_and_keeps_that_epoch(tmp_path: Path):
     assert "training accuracy 0.97" in run.facts.ended
 
 
+def test_a_goal_far_away_is_not_looked_at_and_not_missed(tmp_path: Path):
+    """Fails if each epoch costs a pass over the training samples, or if the end comes later than with one."""
+    config = replace(QUICK, model="mlp:256-256", noise="0.5", lr=2e-3, epochs=80, stop_at=0.9)
+    sparse = ut.train(replace(config, checkpoints="0,80"), tmp_path / "sparse")
+    often = ut.train(replace(config, checkpoints="every:1"), tmp_path / "often")
+    assert sparse.epochs[-1] == often.epochs[-1] < 80
+    looked = sparse.metrics["train_fit"].notna()
+    assert not looked[1:4].any()
+    assert sparse.metrics["train_fit"].iloc[-1] >= 0.9
+
+
 def test_test_samples_can_wait_for_checkpoints_and_nothing_else_changes(tmp_path: Path):
     """Fails if a last epoch between two checkpoints stays untested, or if looking less often changes training."""
     often = ut.train(replace(QUICK, epochs=5, checkpoints="0,2"), tmp_path / "often")
