@@ -21,7 +21,7 @@ def test_a_verdict_is_a_table():
 def test_a_run_says_what_it_holds(tmp_path: Path):
     with ut.Recorder(tmp_path / "a<b") as recorder:
         recorder.save(torch.nn.Linear(2, 2), 3)
-    assert "<b>a&lt;b</b> · 1 checkpoints · epoch 3 to 3" in ut.open_run(tmp_path / "a<b")._repr_html_()
+    assert "<b>a&lt;b</b> · 1 checkpoint · epoch 3" in ut.open_run(tmp_path / "a<b")._repr_html_()
 
 
 def test_labels_show_the_rate_and_the_first_suspects():

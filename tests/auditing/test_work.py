@@ -69,7 +69,7 @@ def test_files_hold_what_the_result_does(audited):
         "settings", "data", "table", "seal",
     }  # fmt: skip
     assert set(stored) == wanted
-    assert stored["situation"] == "clean test labels"
+    assert stored["situation"] == "test labels taken as true"
     assert stored["measures"] == result.measures
     assert set(stored["verdict"][0]) == {
         "topic", "sentence", "answer", "short", "numbers", "meaning", "rule"

@@ -39,7 +39,7 @@ def test_the_verdict_is_on_the_screen_and_in_the_folder(capsys, run):
     code, out, err = call(capsys, "audit", run)
     assert (code, err) == (0, "")
     assert out.startswith("This takes about ")
-    assert "noisy · clean test labels" in out
+    assert "noisy · test labels taken as true" in out
     for topic in (
         "training",
         "memorising",

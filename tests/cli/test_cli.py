@@ -169,6 +169,18 @@ def test_foreign_checkpoints_are_shown(capsys, tmp_path):
     assert "checkpoints at epoch 3" in out
 
 
+def test_only_shares_of_other_trainers_are_shown_as_such(capsys, tmp_path):
+    """Fails if a learning rate of 0.003 becomes 0.3 %, or if rows without the accuracy crowd out those with it."""
+    torch.save({"weight": torch.zeros(2, 2)}, tmp_path / "epoch_1.pt")
+    rows = [f"{step // 20},{step},0.003,,1.5" for step in range(40)]
+    rows += ["0,20,,0.45,", "1,40,,0.62,"]
+    (tmp_path / "metrics.csv").write_text("\n".join(["epoch,step,lr,val/acc,train_loss", *rows]))
+    out = call(capsys, "show", tmp_path)[1]
+    assert "0.003" in out
+    assert "0.3 %" not in out
+    assert "62.0 %" in out
+
+
 def test_folders_without_checkpoints_say_what_they_hold(capsys, tmp_path):
     code, _, err = call(capsys, "audit", tmp_path)
     assert code == 1

@@ -105,6 +105,38 @@ def test_adapters_are_merged_onto_their_base(bert, tmp_path):
         ut.open_run(folder).model(20)
 
 
+def test_a_head_of_two_layers_has_as_many_outputs_as_its_last(tmp_path, capfd):
+    """RoBERTa's classifier is dense, then out_proj; and nothing of transformers is printed for each checkpoint."""
+    from peft import LoraConfig, PeftModel, get_peft_model
+    from transformers import RobertaConfig, RobertaForSequenceClassification
+
+    torch.manual_seed(0)
+    config = RobertaConfig(
+        vocab_size=16, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=20, pad_token_id=1, num_labels=2,
+    )  # fmt: skip
+    RobertaForSequenceClassification(config).save_pretrained(tmp_path / "base")
+    base = RobertaForSequenceClassification.from_pretrained(tmp_path / "base")
+    adapter = LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query"])
+    folder = worlds.bert_run(tmp_path / "lora", get_peft_model(base, adapter), epochs=1, words=False)
+    fresh = RobertaForSequenceClassification.from_pretrained(tmp_path / "base")
+    theirs = PeftModel.from_pretrained(fresh, str(folder / "checkpoint-10")).merge_and_unload()
+    capfd.readouterr()
+    torch.testing.assert_close(answers(ut.open_run(folder).model()), answers(theirs))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_class_without_samples_is_no_mistake_where_the_model_names_it(bert):
+    """Three classes by config.json; nobody gave the middle one."""
+    run = ut.open_run(bert)
+    run.__dict__["class_names"] = ("fewer", "even", "more")
+    x, y = {"input_ids": worlds.Texts(60, 3).ids}, 2 * worlds.Texts(60, 3).labels
+    held = ut.Session(run, train=(x, y), test=(x, y)).samples
+    assert held.classes == ("fewer", "even", "more")
+    assert held.train is not None
+    assert set(held.train.given.tolist()) == {0, 2}
+
+
 def test_names_of_older_versions_are_known_to_transformers(bert, tmp_path):
     """The library wrote LayerNorm.gamma once; it reads that still."""
     from safetensors.torch import load_file, save_file

@@ -53,3 +53,13 @@ def test_two_versions_are_named(lightning, tmp_path):
         torch.save({}, tmp_path / name / "checkpoints" / "epoch=0-step=1.ckpt")
     with pytest.raises(NotThere, match=r"holds 2 runs: .*version_0, .*version_1"):
         ut.open_run(tmp_path)
+
+
+def test_scores_in_names_are_no_epochs(tmp_path):
+    """Fails if 02-0.728.ckpt is taken for epoch 728: Lightning itself says which epoch each file is."""
+    style = {"filename": "{epoch:02d}-{val_acc:.3f}", "auto_insert_metric_name": False}
+    run = ut.open_run(worlds.lightning_run(tmp_path, **style))
+    for one in run.checkpoints:
+        assert torch.load(one.path, weights_only=True)["epoch"] == one.at
+        assert "-0." in one.path.name
+    assert run.epochs == (0, 1, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 import undertow as ut
 from undertow.cli import main
+from undertow.errors import RunProblem
 
 from . import worlds
 
@@ -45,6 +47,48 @@ def test_a_folder_without_any_says_what_it_holds(tmp_path, capsys):
         archive.writestr("data.txt", "no checkpoint")
     assert main(["audit", str(tmp_path)]) == 1
     assert "but 1 other file, such as epoch-1.zip" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("names", "epochs"),
+    [
+        (["net_0.72_3.pt", "net_0.7_12.pt"], (3, 12)),
+        (["3-0.72.pt", "12-0.7.pt"], (3, 12)),
+        (["resnet18.3.pt", "resnet18.12.pt"], (3, 12)),
+        (["3_resnet18.pt", "12_resnet18.pt"], (3, 12)),
+        (["model-v3.pt", "model-v12.pt"], (3, 12)),
+    ],
+    ids=lambda one: str(one[0]),
+)
+def test_the_number_that_tells_files_apart_is_found(tmp_path, names, epochs):
+    for name in names:
+        torch.save({"w": torch.zeros(1)}, tmp_path / name)
+    assert ut.open_run(tmp_path).epochs == epochs
+
+
+def test_two_files_of_one_epoch_are_named(tmp_path):
+    """The second is Lightning's, of the same score."""
+    for name in ("05-0.72.ckpt", "06-0.7.ckpt", "06-0.7-v1.ckpt"):
+        torch.save({"w": torch.zeros(1)}, tmp_path / name)
+    with pytest.raises(RunProblem, match=r"06-0\.7-v1\.ckpt and 06-0\.7\.ckpt for epoch 6"):
+        ut.open_run(tmp_path)
+
+
+def test_checkpoints_some_folders_below_are_found_or_named(odd, tmp_path, capsys):
+    above = tmp_path / "above"
+    home = above / "train" / "today"
+    shutil.copytree(odd, home)
+    run = ut.open_run(above)
+    assert (run.path, run.epochs) == (home, ut.open_run(odd).epochs)
+    assert (
+        repr(run)
+        == f"<Run today · {len(run.epochs)} checkpoints · epoch {run.epochs[0]} to {run.epochs[-1]}>"
+    )
+    assert main(["runs", str(above)]) == 0
+    assert f"`undertow audit {home}` reads the first" in " ".join(capsys.readouterr().out.split())
+    torch.save({"w": torch.zeros(1)}, above / "best.pt")
+    assert main(["show", str(above)]) == 1
+    assert f"no step (best.pt). There are checkpoints in {home}." in capsys.readouterr().err
 
 
 def test_the_model_may_stand_in_a_file(odd, tmp_path, capsys, monkeypatch):

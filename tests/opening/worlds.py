@@ -134,8 +134,15 @@ def lit_class() -> type:
     return LitNet
 
 
-def lightning_run(folder: Path, epochs: int = 3, width: int = 24) -> Path:
-    """What Lightning leaves: its folder, with metrics.csv, hparams.yaml and checkpoints/."""
+def lightning_run(folder: Path, epochs: int = 3, width: int = 24, **named: object) -> Path:
+    """What Lightning leaves: its folder, with metrics.csv, hparams.yaml and checkpoints/.
+
+    Args:
+        folder: Where it trains.
+        epochs: How many.
+        width: Of its hidden layer.
+        named: How ModelCheckpoint calls its files.
+    """
     import lightning as L
     from lightning.pytorch.callbacks import ModelCheckpoint
     from lightning.pytorch.loggers import CSVLogger
@@ -147,7 +154,7 @@ def lightning_run(folder: Path, epochs: int = 3, width: int = 24) -> Path:
         warnings.simplefilter("ignore")
         trainer = L.Trainer(
             default_root_dir=folder, max_epochs=epochs, accelerator="cpu", logger=CSVLogger(folder),
-            callbacks=[ModelCheckpoint(save_top_k=-1, every_n_epochs=1, save_last=True)],
+            callbacks=[ModelCheckpoint(save_top_k=-1, every_n_epochs=1, save_last=True, **named)],
             enable_progress_bar=False, enable_model_summary=False, log_every_n_steps=10,
         )  # fmt: skip
         trainer.fit(

@@ -16,7 +16,7 @@ from undertow.session.settings import Labels, SessionConfig
 
 LENSES = ("latent", "richness", "temporal", "repair", "labels")
 SITUATIONS: dict[Labels, str] = {
-    "clean": "clean test labels",
+    "clean": "test labels taken as true",
     "noisy": "noisy labels only",
     "none": "no labels",
 }

@@ -85,7 +85,7 @@ def open_given(path: Path, theirs: Theirs) -> Run:
 def check_folder(path: Path) -> None:
     """Refuse a folder that holds no checkpoint, and say what it holds."""
     from undertow.training.checkpoint_files import ending_of, holds_weights
-    from undertow.training.run_folder import is_run, list_runs
+    from undertow.training.run_folder import below_words, is_run, list_runs, theirs_below
 
     if not path.is_dir() or is_run(path) or holds_weights(path):
         return
@@ -97,9 +97,10 @@ def check_folder(path: Path) -> None:
             raise NotThere(_instead(path, below) or _no_checkpoints(place))
         return
     if not any(letter.isdigit() for name in files for letter in name.rpartition(".")[0]):
+        below = below_words(theirs_below(place))
         raise NotThere(
             f"{place}: the names of its checkpoints carry no epoch and no step ({', '.join(files[:3])}). "
-            f"Rename them, for example to epoch-12{Path(files[0]).suffix}."
+            f"{below or f'Rename them, for example to epoch-12{Path(files[0]).suffix}, or give one of them alone.'}"
         )
 
 
@@ -177,6 +178,7 @@ def load_given(run: Run, source: str | None, scaling: str | None) -> DataSet | N
     """The data called `source`, scaled for the model of `run`; None where none was given."""
     from undertow.data.inputs import find_scaling
     from undertow.data.load import load_data
+    from undertow.session.scalings import likeliest_scaling
 
     told = recall(run.path)
     if source is None and run.facts.data is None:
@@ -192,12 +194,21 @@ def load_given(run: Run, source: str | None, scaling: str | None) -> DataSet | N
     if run.facts.data is not None:
         return data
     scaling = scaling or run.scaling
-    chosen = scaling or (data.scaling if source.partition(":")[0] in DATA else _plain(data))
-    hint = "" if scaling else ". If it was trained on others, say so with --scaling"
-    note = f"{SCALINGS[chosen]} (--scaling {chosen}){hint}."
+    plain = data.scaling if source.partition(":")[0] in DATA else _plain(data)
+    likely = None if scaling else likeliest_scaling(run.model(), data.train.x, data.train.y, plain)
+    chosen = scaling or (plain if likely is None else likely.name)
+    why = "" if likely is None else likely.words or "if it was trained on others, say so with --scaling"
+    hint = f": {why}" if why else ""
+    note = f"{scaling_words(chosen)} (--scaling {chosen}){hint}."
     return replace(
         data, scaling=chosen, note=f"{note} {data.note}".strip() if data.kind == "image" else data.note
     )
+
+
+def scaling_words(name: str) -> str:
+    """How samples are fed, as a sentence."""
+    mean, _, std = name.partition("/")
+    return SCALINGS.get(name, f"Pixels are fed after subtracting {mean} and dividing by {std}")
 
 
 def _check_free(run: Run, source: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from undertow.cli.screen import console, percent, print_json, table
 from undertow.cli.summary import ending, heading, sizes
 from undertow.errors import NotThere, UndertowError
 from undertow.report.listing import list_shown
-from undertow.training.run_folder import RunFolder, open_folder
+from undertow.training.checkpoint_files import is_kept_beside
+from undertow.training.run_folder import RunFolder, below_words, open_folder, theirs_below
 
 BLANK: dict[str, Any] = dict.fromkeys(["model", "data", "noise", "checkpoints", "last", "test", "best"])
 """What is said of a run, where it is known."""
@@ -34,7 +36,10 @@ def runs(folder: Path = Path("runs"), *, json: bool = False) -> None:
             print_json(row)
         return
     if not rows:
-        console().print(f"No runs in {folder}. `undertow train --out {folder}/NAME` makes one.")
+        below = theirs_below(folder)
+        make = f"`undertow train --out {folder}/NAME` makes one."
+        audit = f"{below_words(below)} `undertow audit {below[0]}` reads the first." if below else ""
+        console().print(f"No runs in {folder}. {audit or make}", markup=False)
         return
     columns = ["run", *BLANK, "state"]
     screen = console()
@@ -78,7 +83,10 @@ def _tell(opened: RunFolder, metrics: list[dict[str, Any]]) -> None:
             + ", ".join(f"{name} {value}" for name, value in facts.versions.items()),
             markup=False,
         )
-    screen.print(f"checkpoints at {opened.unit} " + ", ".join(map(str, opened.epochs)))
+    kept = "" if opened.single else f"s at {opened.unit} " + ", ".join(map(str, opened.epochs))
+    screen.print(f"checkpoint{kept or ' of a moment that nobody tells'}")
+    for note in opened.folder_notes:
+        screen.print(note, markup=False)
     if metrics:
         screen.print(_history(metrics, opened.unit))
     if metrics and facts.finished:
@@ -91,9 +99,14 @@ def _history(metrics: list[dict[str, Any]], unit: str) -> Any:
     """At most 15 rows, spread over training; foreign metrics as they are named."""
     ours = ["train_loss", "train_accuracy", "train_fit", "test_accuracy", "train_wrong_fit"]
     columns = [name for name in ours if name in metrics[0] or name in metrics[-1]]
-    columns = columns or [name for name in metrics[-1] if name != unit]
+    if "test_accuracy" not in columns:  # the log of another trainer, by its own names
+        columns = [name for name in {name: 0 for row in metrics for name in row} if name != unit]
+    # Where some rows alone hold measures of held-out samples, those are the ones to show.
+    told = [row for row in metrics if any(_is_share(name) and _known(row.get(name)) for name in columns)]
+    metrics = told or metrics
     stride = -(-len(metrics) // 15)
     chosen = metrics[::stride] if metrics[::stride][-1] is metrics[-1] else [*metrics[::stride], metrics[-1]]
+    columns = [name for name in columns if any(_known(row.get(name)) for row in chosen)]
     rows = [[int(row[unit]), *(_cell(name, row.get(name)) for name in columns)] for row in chosen]
     heads = [name.replace("_", " ") for name in columns]
     return table("", [unit, *heads], rows, right=heads)
@@ -102,7 +115,16 @@ def _history(metrics: list[dict[str, Any]], unit: str) -> Any:
 def _cell(name: str, value: float | None) -> str:
     if value is None or value != value:
         return "–"
-    return f"{value:.4g}" if "loss" in name or not 0 <= value <= 1 else percent(value)
+    return percent(value) if _is_share(name) and 0 <= value <= 1 else f"{value:.4g}"
+
+
+def _is_share(name: str) -> bool:
+    """Whether numbers called so are shares of samples."""
+    return re.search(r"(^|[_/.\- ])(acc|accuracy|fit|top\d|f1|error)($|[_/.\- \d])", name) is not None
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and value == value
 
 
 def _shown(name: str, value: Any) -> str:
@@ -113,6 +135,8 @@ def _shown(name: str, value: Any) -> str:
 
 def _row(path: Path) -> dict[str, Any]:
     """A line about one run; a damaged one is listed with its reason instead of hiding the others."""
+    if is_kept_beside(path):  # the audit of one checkpoint, whose file lies beside
+        return {"run": str(path), **BLANK, "checkpoints": 1, "state": "one checkpoint"}
     try:
         run = open_folder(path)
         config, metrics = run.config, run.metrics

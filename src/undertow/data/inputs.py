@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf, isfinite
 from types import MappingProxyType
 
 import torch
@@ -48,7 +49,8 @@ def to_inputs(x: Tensor, scaling: str) -> Tensor:
 
     Args:
         x: uint8 pixels, float images or vectors (taken as lying in [0, 1]), or int64 tokens.
-        scaling: A name in `SCALINGS`. The three-channel ones want images (N, 3, H, W).
+        scaling: A name in `SCALINGS`, or means and deviations such as 0.286/0.353. The three-channel ones want images
+            (N, 3, H, W).
     """
     chosen = find_scaling(scaling)
     if x.dtype == torch.int64:
@@ -74,10 +76,29 @@ def scaled(x: SampleInputs, scaling: str) -> SampleInputs:
 
 
 def find_scaling(name: str) -> Scaling | None:
-    """The scaling called `name`; an unknown name is answered with near ones."""
-    if name not in SCALINGS:
-        raise unknown("scaling", name, SCALINGS)
-    return SCALINGS[name]
+    """The scaling called `name`, or MEANS/STDS as in 0.286/0.353; an unknown name is answered with near ones."""
+    if name in SCALINGS:
+        return SCALINGS[name]
+    if "/" not in name:
+        known = f"Known: {', '.join(SCALINGS)}, or means and deviations such as 0.286/0.353."
+        raise unknown("scaling", name, SCALINGS, known)
+    try:
+        mean, std = (tuple(float(one) for one in part.split(",")) for part in name.split("/"))
+    except ValueError:
+        mean, std = (), ()
+    if (
+        not mean
+        or len(mean) != len(std)
+        or not all(map(isfinite, mean))
+        or not all(0 < one < inf for one in std)
+    ):
+        raise BadValue(
+            "scaling",
+            "means and deviations of pixels from 0 to 1, one or one for each channel",
+            name,
+            "For example 0.286/0.353, or 0.5,0.5,0.5/0.25,0.25,0.25.",
+        )
+    return Scaling(mean, std)
 
 
 def crop_flip(x: Tensor, generator: torch.Generator, pad: int = 4) -> Tensor:

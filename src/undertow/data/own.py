@@ -74,13 +74,18 @@ def load_path(path: Path, seed: int) -> DataSet:
     raise BadData(f"{path}: wanted an .npz or .npy file or a folder, got {path.suffix or 'no ending'}.")
 
 
-def load_arrays(source: tuple[Any, Any], seed: int, name: str = "arrays") -> DataSet:
-    """The data set in `(x, y)` or `((x, y), (x_test, y_test))`; each split may also be a torch Dataset."""
+def load_arrays(
+    source: tuple[Any, Any], seed: int, name: str = "arrays", classes: tuple[str, ...] | None = None
+) -> DataSet:
+    """The data set in `(x, y)` or `((x, y), (x_test, y_test))`; each split may also be a torch Dataset.
+
+    Of `classes` that are known, some may have no sample.
+    """
     first, second = source
     if is_split(first) and is_split(second):
         train, test = _split(first, f"{name}/train"), _split(second, f"{name}/test")
-        return _assemble(name, train, test, None, seed)
-    return _assemble(name, _split(source, name), None, None, seed)
+        return _assemble(name, train, test, classes, seed)
+    return _assemble(name, _split(source, name), None, classes, seed)
 
 
 def load_dataset(dataset: object, seed: int) -> DataSet:

@@ -143,7 +143,7 @@ class Judge:
 
     def __init__(self, plan: Plan, shelf: Shelf = IN_MEMORY) -> None:
         self.plan, self.shelf, self.pool, self.notes = plan, shelf, Pool(plan, shelf), _notes_on(plan)
-        self._asked = False
+        self._asked = self._told_twins = False
         self._learned = 1.0  # the say of voters that may have memorised labels
 
     def look(self, view: View, seed: int, taught: Plan | None = None) -> None:
@@ -179,7 +179,8 @@ class Judge:
     def _heed(self, near: Tensor, twins: int, view: ViewSource) -> None:
         self.pool.add_neighbours(near, view.title)
         self._asked = True
-        if twins > TWINS_TOLD * len(self.plan.labels):
+        if twins > TWINS_TOLD * len(self.plan.labels) and not self._told_twins:
+            self._told_twins = True
             self.notes.append(
                 f"{twins} samples have a twin, with the same numbers in {view.title}. Twins in other folds vouch for "
                 "their own label, so wrong labels among them are found less often."

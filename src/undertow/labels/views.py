@@ -46,7 +46,7 @@ class ViewSource:
     @property
     def title(self) -> str:
         """For people."""
-        return self.name if self.untouched else f"{self.name} at epoch {self.epoch:g}"
+        return self.name if self.untouched else f"{self.name} at epoch {self.epoch:.3g}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,12 +23,13 @@ import torch
 from torch import Tensor, nn
 
 from undertow.data.entries import LABELS, SampleInputs, count, hash_inputs, read_entries
-from undertow.data.load import load_data
+from undertow.data.own import load_arrays, read_samples
 from undertow.data.samples import DataSet, Samples
 from undertow.data.streamed import MapReader, SampleStream, fits, open_reader, read_small
 from undertow.errors import BadData, BadValue
 from undertow.features.tap import Inputs
 from undertow.session.handed import Handed, as_sources
+from undertow.session.scalings import likeliest_scaling
 from undertow.session.sequences import fitted_to
 from undertow.session.settings import Labels, SessionConfig
 from undertow.session.splits import Split, read_split, seen_before
@@ -130,14 +131,20 @@ def gather_samples(
         train = run.data()
     train, test = (_streamed(part, name, config) for part, name in ((train, TRAIN), (test, TEST)))
     handed = as_sources(train, test, () if run is None else run.class_names)
-    found = _gathered(handed, scaling, config)
-    if handed.classes and found.classes:
-        found = replace(found, classes=handed.classes)
+    found = _gathered(handed, scaling, config, run)
+    if found.classes and (names := handed.classes or _names_of(run, found.classes)):
+        found = replace(found, classes=names)
     if model is not None:
         found = found.fitted_to(lambda: model)
     elif run is not None and run.config is None:  # undertow's own networks take pictures as they are read
         found = found.fitted_to(lambda: _fresh(run, config.seed))
     return replace(found, note=" ".join(filter(None, [found.note, handed.note])))
+
+
+def _names_of(run: Run | None, numbers: tuple[str, ...]) -> tuple[str, ...]:
+    """What the run calls classes that came as numbers."""
+    names = () if run is None else run.class_names
+    return names if len(names) >= len(numbers) and numbers == tuple(map(str, range(len(numbers)))) else ()
 
 
 def _fresh(run: Run, seed: int) -> nn.Module:
@@ -146,30 +153,40 @@ def _fresh(run: Run, seed: int) -> nn.Module:
         return run.fresh()
 
 
-def _gathered(handed: Handed, scaling: str | None, config: SessionConfig) -> SessionSamples:
+def _gathered(handed: Handed, scaling: str | None, config: SessionConfig, run: Run | None) -> SessionSamples:
     train, test = handed.train, handed.test
     if isinstance(train, DataSet):
         data = train if test is None else replace(train, test=_samples(test, TEST))
         return _of_data(data, scaling or data.scaling, config)
     for part in (train, test):
-        _refuse_bytes(part, scaling)
+        _refuse_bytes(part, scaling, run)
     pair = train is not None and test is not None
     if pair and not any(_goes_alone(one) for one in (train, test)):
-        data, own = _data_set(train, test)
-        _refuse_bytes(data.train, scaling)
+        data, own = _data_set(train, test, () if run is None else run.class_names)
+        _refuse_bytes(data.train, scaling, run)
         return _of_data(data, scaling or own, config)
     return _of_parts(train, test, scaling, config)
 
 
-def _refuse_bytes(source: Any, scaling: str | None) -> None:
+def _refuse_bytes(source: Any, scaling: str | None, run: Run | None) -> None:
     """Ask how pictures in bytes were scaled in training: fed as 0 to 255 a model would answer, and answer nonsense."""
     pair = isinstance(source, tuple | list) and len(cast("Sequence[Any]", source)) == 2
     x = source.x if isinstance(source, Samples | Split) else source[0] if pair else source
     if scaling is None and str(getattr(x, "dtype", "")) in ("torch.uint8", "uint8"):
         raise BadValue(
             "samples", "how the model was fed with them in training", "pictures in bytes from 0 to 255",
-            "Say scaling='unit' (0 to 1), 'half' (-1 to 1), 'imagenet', 'cifar', or 'none' (0 to 255).",
+            _likely_scaling(run, source) or "Say scaling='unit' (0 to 1), 'half' (-1 to 1), 'imagenet', 'cifar', "
+            "'none' (0 to 255), or means and deviations such as '0.286/0.353'.",
         )  # fmt: skip
+
+
+def _likely_scaling(run: Run | None, source: Any) -> str:
+    """Which scaling the trained model itself speaks for; nothing where it cannot be asked, or does not care."""
+    if run is None or run.factory is None or isinstance(source, Tensor):
+        return ""
+    held = source if isinstance(source, Samples) else read_samples(*source, where=TRAIN)
+    likely = likeliest_scaling(run.model(), held.x, held.y, "unit")
+    return f"Say scaling={likely.name!r}: {likely.words}." if likely.words else ""
 
 
 def _streamed(source: Any, where: str, config: SessionConfig) -> Any:
@@ -192,10 +209,10 @@ def _goes_alone(source: Any) -> bool:
     return isinstance(source, Split) or _is_bare(source) or _is_positional(source)
 
 
-def _data_set(train: Any, test: Any) -> tuple[DataSet, str]:
+def _data_set(train: Any, test: Any, classes: tuple[str, ...]) -> tuple[DataSet, str]:
     """Both splits as a DataSet, and how its samples are fed unless somebody says otherwise: as they are."""
     if not (isinstance(train, Samples) and isinstance(test, Samples)):
-        return load_data((train, test)), "none"
+        return load_arrays((train, test), 0, classes=classes or None), "none"
     most = int(max(train.y.max(), test.y.max())) + 1
     return DataSet("given", train, test, tuple(map(str, range(most)))), "none"
 

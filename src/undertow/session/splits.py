@@ -129,7 +129,10 @@ def _array(values: Any, where: str) -> Tensor:
     array = np.asarray(values)
     if array.dtype.kind not in "iufb":
         raise BadData(f"{where}: wanted numbers, got {array.dtype}.")
-    return torch.from_numpy(array.astype(np.float32) if array.dtype.kind == "f" else array)
+    array = array.astype(np.float32) if array.dtype.kind == "f" else array
+    return torch.from_numpy(
+        array if array.flags.writeable else array.copy()
+    )  # columns of pandas are read-only
 
 
 def check_labels(split: Split, classes: int, where: str, *, every_class: bool = False) -> None:

@@ -24,12 +24,14 @@ from undertow.errors import BadValue, NotThere, RunProblem
 from undertow.training.schedule import Unit
 
 ENDINGS = (".safetensors", ".pth.tar", ".pt.tar", ".pt", ".pth", ".ckpt", ".bin", ".tar")
+KINDS = f"{', '.join(ENDINGS)}, what torch.save wrote, or folders with weights in them"
 FOREIGN = (".h5", ".keras", ".msgpack", ".onnx", ".pkl", ".pickle", ".joblib", ".distcp")
 """Weights that others write and undertow does not read."""
 INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
 STANDARD = ("model.safetensors", INDICES[0], "pytorch_model.bin", INDICES[1], *ADAPTERS)
 """What transformers and peft call the weights in a folder, the one that counts first."""
+_KEPT = "-undertow"
 _BESIDE = re.compile(r"(optimi[sz]er|scheduler|rng_state|random_states|training_args|scaler|sampler)", re.I)
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 _COPIES = re.compile(
@@ -37,13 +39,22 @@ _COPIES = re.compile(
 )
 """Names that usually stand for a copy of another checkpoint."""
 
-# In the order of trust; a bare e or s counts only where no word does, and never inside a number like 1e-4.
-_PATTERNS: tuple[tuple[str, Unit], ...] = (
+_BARE = r"(?<![\d.])(?<!-v)\d+(?!\d|\.\d)"
+"""A whole number: no part of a score (0.72), not the version that Lightning adds to a name it has used (-v1)."""
+
+# In the order of trust: words, then the last whole number, the first, any last digits. A bare e or s counts only where
+# no word does, and never inside a number like 1e-4.
+_WORDS: tuple[tuple[str, Unit], ...] = (
     (r"epochs?[=_\-. ]?(\d+)", "epoch"),
     (r"(?:^|[^a-z])ep[=_\-. ]?(\d+)", "epoch"),
     (r"(?:steps?|iterations?|iter)[=_\-. ]?(\d+)", "step"),
     (r"(?:^|[^a-z0-9])e[=_\-]?(\d+)", "epoch"),
     (r"(?:^|[^a-z0-9])(?:s|it)[=_\-]?(\d+)", "step"),
+)
+_PATTERNS: tuple[tuple[str, Unit], ...] = (
+    *_WORDS,
+    (rf"({_BARE})(?!.*{_BARE})", "epoch"),
+    (rf"^.*?({_BARE})", "epoch"),
     (r"(\d+)(?!.*\d)", "epoch"),
 )
 _FOLDERS = re.compile(r"^checkpoint[-_](\d+)$")
@@ -105,11 +116,12 @@ def find_checkpoints(folder: Path, pattern: str | None = None) -> Found:
                 f"{folder}: none of its {len(places)} checkpoints, such as {places[0].name}, matches the "
                 f"pattern {pattern!r}. Correct it, or leave it out."
             )
-        kinds = ", ".join(ENDINGS)
+        if not places:
+            raise NotThere(f"{folder}: wanted checkpoints ({KINDS}), got none.")
+        names = ", ".join(path.name for path in places[:3])
         raise NotThere(
-            f"{folder}: wanted checkpoints ({kinds}, or folders with weights in them) whose names carry an epoch or a "
-            f"step, got {len(places)} such files without a number. Rename them, give a pattern such as "
-            "'ckpt_(\\d+)', or open one of them by its own path."
+            f"{folder}: the names of its checkpoints carry no epoch and no step ({names}). Rename them, for example to "
+            f"epoch-12{ending_of(places[0])}, give a pattern with a group, or open one of them by its own path."
         )
     _refuse_doubles(chosen)
     taken = {one.path for one in chosen}
@@ -124,7 +136,7 @@ def find_checkpoints(folder: Path, pattern: str | None = None) -> Found:
 
 def number_in(path: Path) -> tuple[int, Unit] | None:
     """The epoch or step that a name alone tells by a word; a bare number may be a model's (resnet50)."""
-    for text, unit in _PATTERNS[:-1]:
+    for text, unit in _WORDS:
         found = _numbered([path], re.compile(text, re.IGNORECASE), unit)
         if found:
             return found[0].at, unit
@@ -157,7 +169,12 @@ def stem(path: Path) -> str:
 
 def kept_beside(path: Path) -> Path:
     """The folder for what is found out of one checkpoint's file."""
-    return path.with_name(f"{stem(path)}-undertow")
+    return path.with_name(f"{stem(path)}{_KEPT}")
+
+
+def is_kept_beside(folder: Path) -> bool:
+    """Whether a folder is such a one."""
+    return folder.name.endswith(_KEPT)
 
 
 def holds_weights(folder: Path) -> bool:
@@ -237,9 +254,12 @@ def _by_names(places: Sequence[Path]) -> list[Checkpoint]:
     if folders and _all_differ(folders):
         return folders
     tried = [_numbered(places, re.compile(text, re.IGNORECASE), unit) for text, unit in _PATTERNS]
-    good = [one for one in tried if one and _all_differ(one)]
     # A word in a few names must not hide the others, which may carry bare numbers.
-    enough = (one for one in good if 2 * len(one) >= len(tried[-1]))
+    most = len(tried[-1]) / 2
+    if len(tried[-2]) >= most:
+        tried.pop()  # digits of a score are no epochs where names carry whole numbers
+    good = [one for one in tried if one and _all_differ(one)]
+    enough = (one for one in good if len(one) >= most)
     return next(enough, None) or next(iter(good), None) or next(filter(None, tried), [])
 
 

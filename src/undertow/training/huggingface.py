@@ -10,7 +10,9 @@ transformers and peft are asked for only where such a folder is opened; code in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +36,8 @@ TASKS = {
     "QUESTION_ANS": "AutoModelForQuestionAnswering",
     "FEATURE_EXTRACTION": "AutoModel",
 }
+_HEAD = re.compile(r"(^|\.)(classifier|score|classification_head)(\.modules_to_save)?(\.out_proj)?\.weight$")
+"""The weights whose rows are a head's outputs: in some models the head's last layer, out_proj, after a dense one."""
 WAY_OUT = "Give the model yourself: open_run(path, model=function), or --model package.module:function."
 
 
@@ -72,7 +76,8 @@ def weights_for(model: nn.Module, folder: Path) -> dict[str, Tensor]:
     """
     kind: Any = type(model)
     try:
-        made, told = kind.from_pretrained(folder, config=model.config, output_loading_info=True)
+        with _unheard():
+            made, told = kind.from_pretrained(folder, config=model.config, output_loading_info=True)
     except (OSError, RuntimeError, ValueError) as error:
         raise RunProblem(f"{folder}: transformers cannot load it: {str(error).splitlines()[0]}") from error
     missing = sorted(told["missing_keys"])
@@ -122,22 +127,17 @@ def _base_model(folder: Path) -> nn.Module:
     try:
         # A head of another size is the adapter's own, which comes with it.
         options: dict[str, Any] = {} if labels is None else {"num_labels": labels}
-        return kind.from_pretrained(place, ignore_mismatched_sizes=True, trust_remote_code=False, **options)
+        with _unheard():
+            return kind.from_pretrained(
+                place, ignore_mismatched_sizes=True, trust_remote_code=False, **options
+            )
     except (OSError, ValueError) as error:
         raise NotThere(f"{folder}: its base model {source!r} cannot be loaded. {WAY_OUT}") from error
 
 
 def _labels_of(folder: Path) -> int | None:
     """How many outputs the head has that was saved with an adapter."""
-    heads = ("classifier", "score", "classification_head")
-    for name, value in read_weights(folder).items():
-        if (
-            any(f".{head}." in f".{name}" for head in heads)
-            and name.endswith("weight")
-            and "lora_" not in name
-        ):
-            return len(value)
-    return None
+    return next((len(value) for name, value in read_weights(folder).items() if _HEAD.search(name)), None)
 
 
 # -- what else the folder says
@@ -165,7 +165,7 @@ def class_names(folder: Path) -> tuple[str, ...]:
 
 
 def pixel_scaling(folder: Path) -> str | None:
-    """How pictures were scaled, where the folder says so and undertow has a name for it."""
+    """How pictures were scaled, where the folder says so: a name, or means and deviations."""
     if not (folder / PIXELS).is_file():
         return None
     told = read_json(folder / PIXELS)
@@ -179,7 +179,22 @@ def pixel_scaling(folder: Path) -> str | None:
             and set(zip(mean, std, strict=False)) == set(zip(own.mean, own.std, strict=True))
         ):
             return name
-    return None
+    return f"{','.join(map(str, mean))}/{','.join(map(str, std))}" if mean and len(mean) == len(std) else None
+
+
+@contextmanager
+def _unheard() -> Generator[None]:
+    """Without the bars and reports of transformers, one for each checkpoint; what does not fit is said by us."""
+    logging: Any = import_module("transformers.utils.logging")
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _library(name: str, folder: Path) -> Any:

@@ -46,7 +46,7 @@ HUB = "hub:"
 Weights = Literal["own", "ema"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run(RunFolder):
     """Checkpoints in order, with what is known about how they were made, and their model."""
 
@@ -189,7 +189,7 @@ class ModelCheckpoint(Checkpoint):
         return seen.hexdigest()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModelRun(Run):
     """One model in memory."""
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from undertow.errors import BadFile, BadValue, NotThere, RunProblem, unknown
+from undertow.errors import BadFile, BadValue, NotThere, RunProblem, UndertowError, unknown
 from undertow.files import is_unfinished
 from undertow.stored.tables import LABELS, METRICS, read_frame, read_rows
 from undertow.training.checkpoint_files import (
@@ -30,8 +30,10 @@ from undertow.training.checkpoint_files import (
     ending_of,
     find_checkpoints,
     holds_weights,
+    is_kept_beside,
     kept_beside,
     number_in,
+    stem,
 )
 from undertow.training.config import TrainConfig
 from undertow.training.facts import RunFacts
@@ -43,8 +45,13 @@ from undertow.words import moment_words
 if TYPE_CHECKING:
     import pandas as pd
 
+KEPT = ("cache", "audit-quick")
+"""Folders in a run's that undertow keeps."""
+DEEP = 4
+"""Folders below one, within which others' checkpoints are looked for."""
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class RunFolder:
     """Checkpoints in order, with what is known about how they were made."""
 
@@ -57,7 +64,8 @@ class RunFolder:
     @property
     def name(self) -> str:
         """What people call it: its folder's name, or its one file's."""
-        return self.path.resolve().name
+        one = self.checkpoints[-1].path
+        return stem(one) if self.path == kept_beside(one) else self.path.resolve().name
 
     @property
     def single(self) -> bool:
@@ -159,12 +167,21 @@ class RunFolder:
         table = self.path / "labels.parquet"
         return read_frame(table, LABELS, need_seal=self._sealed) if table.exists() else None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} · {self._words()}>"
+
     def _repr_html_(self) -> str:
         """What it is, for notebooks."""
-        known = self.facts.config or {}
-        words = [f"{len(self.checkpoints)} checkpoints", f"{self.unit} {self.epochs[0]} to {self.epochs[-1]}"]
+        return f"<p><b>{escape(self.name)}</b> · {escape(self._words())}</p>"
+
+    def _words(self) -> str:
+        known, count = self.facts.config or {}, len(self.checkpoints)
+        words = [f"{count} checkpoint{'s' * (count != 1)}"]
+        if not self.single:
+            first, last = self.epochs[0], self.epochs[-1]
+            words.append(f"{self.unit} {first} to {last}" if count > 1 else f"{self.unit} {last}")
         words += [str(known[name]) for name in ("model", "data") if known.get(name)]
-        return f"<p><b>{escape(self.path.name)}</b> · {escape(' · '.join(words))}</p>"
+        return " · ".join(words)
 
 
 def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
@@ -190,7 +207,8 @@ def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
     except NotThere:
         if pattern is None and holds_weights(folder):
             return RunFolder(folder, (_numbered(folder, folder),), facts)
-        other = None if pattern is not None or place != folder else _only_below(folder)
+        own = any(ending_of(path) for path in place.iterdir())  # unnumbered: their names are what is wrong
+        other = None if own or pattern is not None or place != folder else _only_below(folder)
         if other is None:
             raise
         return open_folder(other)
@@ -218,11 +236,39 @@ def _numbered(path: Path, weights: Path) -> Checkpoint:
     return Checkpoint(*(found or (1, "model")), weights)
 
 
+def theirs_below(folder: Path) -> list[Path]:
+    """Folders of checkpoints that other trainers left, up to four folders deep; what undertow keeps is none."""
+    found = set[Path]()
+    for place, below, _ in os.walk(folder):
+        here = Path(place)
+        below[:] = [
+            name for name in below if name[0] != "." and name not in KEPT and not is_kept_beside(here / name)
+        ]
+        if len(here.relative_to(folder).parts) >= DEEP or holds_weights(here) or is_run(here):
+            below.clear()
+        if here != folder and not is_run(here) and not holds_weights(here) and _is_theirs(here):
+            found.add(here.parent if here.name == "checkpoints" and here.parent != folder else here)
+    return sorted(found)
+
+
+def _is_theirs(folder: Path) -> bool:
+    try:
+        return bool(find_checkpoints(folder).checkpoints)
+    except UndertowError as error:
+        return isinstance(error, RunProblem)  # there are some, which its own error speaks of
+    except OSError:
+        return False
+
+
+def below_words(found: Sequence[Path]) -> str:
+    """Where checkpoints are; nothing where there are none."""
+    listed = ", ".join(map(str, found[:4])) + f" and {len(found) - 4} more" * (len(found) > 4)
+    return f"There are checkpoints in {listed}." * bool(found)
+
+
 def _only_below(folder: Path) -> Path | None:
-    """The one folder of checkpoints below, as Lightning makes them; where there are several, they are named."""
-    found = sorted(
-        {path.parent for path in folder.rglob("checkpoints") if path.is_dir() and any(path.iterdir())}
-    )
+    """The one folder of checkpoints below; where there are several, they are named."""
+    found = theirs_below(folder)
     if len(found) > 1:
         listed = ", ".join(map(str, found[:4]))
         raise NotThere(f"{folder} holds {len(found)} runs: {listed}. Open one of them.")
