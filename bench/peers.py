@@ -197,11 +197,13 @@ def collapse() -> list[Row]:
         return []
     from neural_collapse import accumulate, measure  # pyright: ignore
 
+    from undertow.richness.collapse import neural_collapse
+
     x, y = drawn(10)
     head = torch.randn(10, 512, generator=torch.Generator().manual_seed(2))
 
     def ours() -> None:
-        ut.neural_collapse(x, y, weights=head, predictions=(x @ head.T).argmax(1))
+        neural_collapse(x, y, weights=head, predictions=(x @ head.T).argmax(1))
 
     def theirs() -> None:
         first = accumulate.MeanAccumulator(10, 512)

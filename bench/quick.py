@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import torch
@@ -157,17 +158,19 @@ def growth(factor: int = 4) -> list[Row]:
     """Log-log slopes of processor seconds and of peak memory where one size is `factor` times larger."""
     with tempfile.TemporaryDirectory() as folder:
         base = _grown(Path(folder) / "base", AXES)
-        grown = {axis: _grown(Path(folder) / axis, {**AXES, axis: factor * AXES[axis]}) for axis in AXES}
-    rows: list[Row] = []
-    for verb in base:
-        slopes = [
-            f"{axis} {math.log(max(after[verb][0], 1e-3) / max(base[verb][0], 1e-3), factor):.2f} / "
-            f"{math.log(after[verb][1] / base[verb][1], factor):.2f}"
-            for axis, after in grown.items()
+        grown = [_grown(Path(folder) / axis, {**AXES, axis: factor * AXES[axis]}) for axis in AXES]
+
+    def slope(verb: str, after: dict[str, list[float]], which: int) -> str:
+        return f"{math.log(max(after[verb][which], 1e-3) / max(base[verb][which], 1e-3), factor):.2f}"
+
+    return [
+        [
+            f"`{verb}`",
+            f"{base[verb][0]:.2g}",
+            *(f"{slope(verb, one, 0)} / {slope(verb, one, 1)}" for one in grown),
         ]
-        rows.append([f"growth of `{verb}`: slope of time / of peak memory", "", "", f"{base[verb][0]:.2g}",
-                     "; ".join(slopes), "", ""])  # fmt: skip
-    return rows
+        for verb in base
+    ]
 
 
 def _grown(folder: Path, sizes: dict[str, int]) -> dict[str, list[float]]:
@@ -182,16 +185,23 @@ def _grown(folder: Path, sizes: dict[str, int]) -> dict[str, list[float]]:
 PARTS = {"many": many, "peers": peers, "floor": floor, "growth": growth}
 
 
+def _table(titles: list[str], rows: list[Row]) -> str:
+    return "\n".join(f"| {' | '.join(one)} |" for one in [titles, ["---"] * len(titles), *rows])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=PARTS)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     parts = [asked.part] if asked.part else list(PARTS)
-    rows = [one for part in parts for one in PARTS[part]()]
-    lines = [f"| {' | '.join(one)} |" for one in [TITLES, ["---"] * len(TITLES), *rows]]
-    text = f"Processor seconds of one thread ({machine()}).\n\n" + "\n".join(lines)
-    print(text)
+    began = time.perf_counter()
+    found = {part: PARTS[part]() for part in parts}
+    sizes = ["slope of time / of peak memory", "s", *AXES]
+    slopes, rows = found.pop("growth", []), [one for part in found.values() for one in part]
+    tables = [_table(titles, part) for titles, part in ((TITLES, rows), (sizes, slopes)) if part]
+    text = "\n\n".join([f"Processor seconds of one thread ({machine()}).", *tables])
+    print(f"{text}\n\n{time.perf_counter() - began:.0f} s in all")
     if not asked.part:
         page = PAGE.read_text()
         before, _, rest = page.partition(BEGIN)

@@ -213,7 +213,11 @@ class TwoNodes:
 
     def start(self) -> None:
         self.head = self._start(self._head)
-        self.second = self._start(lambda: [f"--address={self.address}"])
+        self.second = self.join()
+
+    def join(self, *options: str) -> Node:
+        """One more node."""
+        return self._start(lambda: [f"--address={self.address}", *options])
 
     def _head(self) -> list[str]:
         gcs, client = free_port(), free_port()
@@ -226,7 +230,7 @@ class TwoNodes:
     def restore(self) -> None:
         """A second node again, where a test has killed it; its name is another."""
         if not self.second.alive():
-            self.second = self._start(lambda: [f"--address={self.address}"])
+            self.second = self.join()
 
     def _start(self, options: Callable[[], list[str]]) -> Node:
         """A node that works; Ray gives its own processes half a minute, which a busy machine may not: then again."""

@@ -69,6 +69,18 @@ class Number:
             raise BadData(f"no number {self.own}.")
         return self.own**2
 
+@dataclass(frozen=True)
+class Where:
+    """A job: which process has it, which GPU Ray gave to that, and where models go; waits until two have one."""
+    meeting: str
+    number: int
+    def __call__(self, session):
+        place = Path(self.meeting)
+        (place / str(self.number)).touch()
+        while len(list(place.iterdir())) < 2:
+            time.sleep(0.02)
+        return os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES"), str(session.config.device)
+
 class Rows(Dataset):
     """Samples of a file, one by one."""
     def __init__(self, path, split):
@@ -86,7 +98,12 @@ if __name__ == "__main__":
     out, settings = sys.argv[1], json.loads(sys.argv[2])
     parts = torch.load(sys.argv[3])
     run = ut.open_run(sys.argv[4], model=SlowNet)
-    found = ut.audit(run, parts["train"], parts["test"], out=out, probes=("masc", "velpic", "lda"), **settings)
+    session = ut.Session(run, parts["train"], parts["test"], out=out, **settings)
+    with session.working():  # the workers stay for all three verbs; each has something of its own to measure
+        found = ut.audit(session, probes=("masc", "velpic", "lda"))
+        found.save(out)
+        ut.probe_grid(session, probes=("mean", "qda"))
+        ut.label_errors(session, folds=4).table.to_parquet(out + "/labels.parquet")
     print(json.dumps([one.sentence for one in found.verdict]))
 """
 STREAMS = """
@@ -107,6 +124,7 @@ if __name__ == "__main__":
     with session.working():  # the workers stay for both verbs
         found = ut.audit(session, probes=("masc", "velpic", "mean", "lda"))
         found.save(out)
+        ut.probe_grid(session, probes=("mean", "qda"))
         wrong = ut.label_errors(session)
     wrong.table.to_parquet(out + "/labels.parquet")
     print(json.dumps([*(one.sentence for one in found.verdict), str(wrong.rate)]))
@@ -182,12 +200,16 @@ def told(process: subprocess.Popen) -> list[str]:
 @pytest.fixture(scope="module")
 def here(given, tmp_path_factory):
     out = tmp_path_factory.mktemp("here")
-    return told(start(given, out)), pd.read_parquet(out / "audit.parquet")
+    return told(start(given, out)), out
 
 
 def check_same(words, out: Path, here) -> None:
+    """The words and the tables of audit, probes and labels."""
     assert words == here[0]
-    pd.testing.assert_frame_equal(pd.read_parquet(out / "audit.parquet"), here[1], rtol=1e-10, atol=1e-12)
+    for name in ("audit", "probes", "labels"):
+        found, wanted = (pd.read_parquet(place / f"{name}.parquet") for place in (out, here[1]))
+        assert len(found)
+        pd.testing.assert_frame_equal(found, wanted, rtol=1e-10, atol=1e-12)
 
 
 def logged(log: Path) -> list[tuple[int, str]]:
@@ -277,10 +299,7 @@ def test_shards_of_streams_with_probes_and_labels_survive_a_killed_node(
     wait_until(lambda: {node for at, node in logged(log) if at >= 2} >= nodes, driver)
     cluster.second.kill()
     gate.touch()
-    words, there = told(driver), streams_here[1]
-    check_same(words, tmp_path, (streams_here[0], pd.read_parquet(there / "audit.parquet")))
-    labels = [pd.read_parquet(one / "labels.parquet") for one in (tmp_path, there)]
-    pd.testing.assert_frame_equal(*labels, rtol=1e-10, atol=1e-12)
+    check_same(told(driver), tmp_path, streams_here)
 
 
 def test_answers_to_those_who_left_are_nobodys(given, cluster):
@@ -298,6 +317,24 @@ def test_answers_to_those_who_left_are_nobodys(given, cluster):
             list(session.spread([Number(n, bad=3) for n in range(6)]))
         found = dict(session.spread([Number(n + 100) for n in range(9)]))
     assert found == {Number(n + 100): (n + 100) ** 2 for n in range(9)}
+
+
+def test_on_gpus_there_is_one_worker_for_each(tmp_path, given, cluster):
+    """A node that says it has two: Ray counts them, and tells each worker which one is its own."""
+    from undertow_slow_net import Where
+
+    third = cluster.join("--num-gpus=2")
+    try:
+        run, parts = ut.open_run(given / "run", model=_net), _samples().values()
+        session = Session(run, *parts, engine="ray", address=cluster.address, cpus=0.25, gpus=1)
+        with session.working():
+            assert session.hands == 2
+            found = [where for _, where in session.spread([Where(str(tmp_path), n) for n in (1, 2)])]
+    finally:
+        third.end()
+    assert sorted(gpu for _, gpu, _ in found) == ["0", "1"]
+    assert len({pid for pid, _, _ in found}) == 2
+    assert {device for *_, device in found} == {"cuda"}
 
 
 def test_a_node_killed_in_mid_audit_and_a_killed_driver_change_no_number(

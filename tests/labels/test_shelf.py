@@ -49,6 +49,13 @@ def test_blocks_hold_every_row_once(columns):
     assert max(block.stop - block.start for block in slices(40_001, columns)) <= MOST_ROWS
 
 
+@pytest.mark.parametrize("step", [1, 3, 7, 40_000])
+def test_every_few_rows_are_those_of_the_whole_table(step):
+    table = torch.arange(40_001)[:, None].expand(-1, 300)
+    assert Shelf().every(table, step)[:, 0].equal(table[::step, 0])
+    assert Shelf().mean(table.double()).equal(table.double().mean(0))
+
+
 def test_a_full_disk_is_said_before_anything_is_computed(monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

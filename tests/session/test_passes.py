@@ -8,6 +8,7 @@ import torch
 
 import undertow as ut
 from undertow.session import Session
+from undertow.session.progress import NoProgress
 
 from .nets import EPOCHS, FIRST_TEST, TEST, TRAIN, Counted
 
@@ -39,6 +40,28 @@ def test_a_whole_audit_passes_each_sample_once(opened):
     for at in EPOCHS:
         assert set(counts(at, 0, TRAIN)) == {1}, at
         assert set(counts(at, FIRST_TEST, TEST)) == {1}, at
+
+
+def test_more_workers_than_checkpoints_share_the_gauges_of_one(opened, monkeypatch):
+    """On a cluster each of them makes a pass of its own; what is found, and told, is the same."""
+    tables, told = [], []
+    for hands in (1, 4 * len(EPOCHS)):
+        monkeypatch.setattr(Session, "hands", hands)
+        session, progress = opened(str(hands)), Told()
+        tables.append(ut.audit(session, probes=["velpic", "mean"], progress=progress).table)
+        told.append(progress.steps)
+        assert (session.passed[LAST, "train"] > TRAIN) == (hands > 1)
+    pd.testing.assert_frame_equal(*tables)
+    assert told[0] == pytest.approx(told[1])
+
+
+class Told(NoProgress):
+    """How much of the work is done."""
+
+    steps = 0.0
+
+    def step(self, what: str, share: float) -> None:
+        self.steps += share
 
 
 def test_composites_need_held_out_samples_only(opened):

@@ -373,6 +373,10 @@ if __name__ == "__main__":
     elif verb == "probe":
         ut.probe_grid(session, **fits)
     else:
+        from undertow.labels import neighbours, shelf
+        # As small beside these samples as they are beside a hundred thousand.
+        shelf.BLOCK_CELLS = neighbours.BLOCK_CELLS = 400_000
+        neighbours.MOST_REFERENCES = 1_000
         found = ut.label_errors(session, layers="3")
         assert {"inputs", "3 at epoch 1"} == {one.name for one in found.found.voters if one.kind == "directions"}, (
             [one.name for one in found.found.voters])

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from undertow.labels.shelf import IN_MEMORY, Shelf
+from undertow.labels.shelf import IN_MEMORY, Shelf, slices
 from undertow.labels.views import Plan
 
 NEIGHBOURS = 25
@@ -44,7 +44,7 @@ def neighbour_votes(rows: Tensor, plan: Plan, seed: int, shelf: Shelf = IN_MEMOR
     directions = _Directions(rows, draws, shelf.mean(rows))
     pool = plan.labelled.nonzero()[:, 0]
     pool = pool[torch.randperm(len(pool), generator=draws)[:MOST_REFERENCES]].sort().values
-    references = directions.of(pool)
+    references = directions.all_of(pool)
     place = torch.full((len(rows),), -1).index_copy_(0, pool, torch.arange(len(pool)))
     given, prior = plan.labels[pool], PRIOR * plan.shares
     count = min(NEIGHBOURS, len(pool) - 1)
@@ -74,6 +74,14 @@ class _Directions:
         self._rows, self._centre = rows, centre
         wide = rows.shape[1] > WIDEST
         self._onto = torch.randn(rows.shape[1], DRAWN, generator=draws).to(rows) if wide else None
+
+    def all_of(self, numbers: Tensor) -> Tensor:
+        """(K, D) of many samples, some at a time: what is made on the way is as large again."""
+        width = self._rows.shape[1] if self._onto is None else self._onto.shape[1]
+        made = self._rows.new_empty(len(numbers), width)
+        for block in slices(len(numbers), 4 * self._rows.shape[1]):
+            made[block] = self.of(numbers[block])
+        return made
 
     def of(self, numbers: Tensor) -> Tensor:
         """(K, D) of some samples."""

@@ -234,10 +234,15 @@ class Pool:
             raise BadData(
                 "judge_labels: wanted views, outputs or probabilities, got nothing to judge labels by."
             )
-        total = self._sums[there[0]][rows] * share[there[0]]
+        total = self._rows(there[0], rows) * share[there[0]]
         for part in there[1:]:
-            total.add_(self._sums[part][rows], alpha=share[part])
+            total.add_(self._rows(part, rows), alpha=share[part])
         return total
+
+    def _rows(self, part: str, rows: slice) -> Tensor:
+        # Every few rows of a table on disk are pages all over it: those are not held together.
+        table = self._sums[part]
+        return table[rows] if rows.step is None else self.shelf.every(table, rows.step)
 
     def _spread(self, share: Mapping[str, float]) -> float:
         """The standard deviation of a sum of parts, on some rows; 1 where there are none."""

@@ -95,6 +95,10 @@ class Shelf:
         parts = [table[rows].mean(0) * (len(table[rows]) / len(table)) for rows in self.blocks(table)]
         return torch.stack(parts).sum(0)
 
+    def every(self, table: Tensor, step: int) -> Tensor:
+        """The rows 0, step, 2 step and so on, copied."""
+        return torch.cat([table[rows][-rows.start % step :: step] for rows in self.blocks(table)])
+
     def argmax(self, table: Tensor) -> Tensor:
         """(N,) int64: the column of each row's largest number."""
         return torch.cat([table[rows].argmax(1) for rows in self.blocks(table)])

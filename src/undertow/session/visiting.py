@@ -63,15 +63,18 @@ class Visiting(Keeping, Spreading):
         if self.whole.samples.stream:
             self._add_up(numbers)
         looks = [one for one in map(self._held, self._looks(numbers)) if one.places]
-        todo = {one.at for one in looks}
-        for at in numbers:
-            if tell is not None and at not in todo:
-                tell(at)
-        for look, seen in self.spread(looks, self.gauges):
-            if seen is not None:
-                self._take_in(look, seen)
-            if tell is not None:
-                tell(look.at)
+        with self.working():
+            looks = self._parted(looks)
+            left = Counter(one.at for one in looks)
+            for at in numbers:
+                if tell is not None and at not in left:
+                    tell(at)
+            for look, seen in self.spread(looks, self.gauges):
+                if seen is not None:
+                    self._take_in(look, seen)
+                left[look.at] -= 1
+                if tell is not None and not left[look.at]:
+                    tell(look.at)
         # What no training changes was measured at one checkpoint; where that is broken, another one does.
         for at in numbers:
             fixed = [one for one in gauges if not one.depends_on_weights]
@@ -106,6 +109,14 @@ class Visiting(Keeping, Spreading):
             if places:
                 found.append(Look(at, places))
         return found
+
+    def _parted(self, looks: list[Look]) -> list[Look]:
+        """Looks of some gauges each where there are more workers than checkpoints; each makes a pass of its own."""
+        parts = self.hands // len(looks) if looks else 1
+        if parts < 2:
+            return looks
+        few = (replace(one, places=one.places[at::parts]) for one in looks for at in range(parts))
+        return [one for one in few if one.places]
 
     def _places(self, at: int, asked: Sequence[Gauge[Any]]) -> tuple[int, ...]:
         return tuple(
