@@ -27,8 +27,8 @@ from undertow.labels.shelf import slices
 from undertow.labels.views import View
 
 FEWEST_NUMBERS = 100
-"""Class numbers below it are taken in any case; others that no sample count reaches are names: 20260131 is one class, not
-the last of twenty million."""
+"""Class numbers below it are taken in any case; others that no sample count reaches are names: 20260131 is one class,
+not the last of twenty million."""
 TOLERANCE = 1e-2
 """How far a row of probabilities may be from adding up to 1."""
 DROWNS, WIDER = 0.9, 10.0
