@@ -28,6 +28,19 @@ FLAT = LabelEvidence(
 )  # fmt: skip
 
 
+def test_only_the_surest_samples_are_a_sign_of_noise():
+    """Where the surest three tenths differ, less is guessed to be noise; what the next tenths do says nothing."""
+    rising = replace(FLAT, sure=(0.1, 0.2, 0.3), ruled_out=0.0)
+    agree, differ = (0.1, 0.0), (0.1, 0.1)
+
+    def guess(*tenths):
+        return replace(rising, tenths=tenths).guess
+
+    alone = guess(*[agree] * 3, *[differ] * 7)
+    assert alone == guess(*[agree] * 10)
+    assert alone > guess(*[differ] * 3, *[agree] * 7)
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.05, 0.2, 0.4])
 @pytest.mark.parametrize("pairwise", [False, True], ids=["any", "next"])
 @pytest.mark.parametrize("apart", [1.0, 2.0], ids=["overlap", "apart"])

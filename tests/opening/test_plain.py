@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import zipfile
 
@@ -12,6 +13,8 @@ import torch
 import undertow as ut
 from undertow.cli import main
 from undertow.errors import RunProblem
+from undertow.training.checkpoint_files import weight_files
+from undertow.training.logs import read_logs
 
 from . import worlds
 
@@ -111,3 +114,28 @@ def test_the_model_may_stand_in_a_file(odd, tmp_path, capsys, monkeypatch):
     capsys.readouterr()
     assert main(["layers", str(odd)]) == 0
     assert "Linear" in capsys.readouterr().out
+
+
+def test_an_index_names_no_file_outside_its_folder(tmp_path):
+    (tmp_path / "model").mkdir()
+    index = tmp_path / "model" / "model.safetensors.index.json"
+    (tmp_path / "secret.safetensors").touch()
+    for name in ("../secret.safetensors", str(tmp_path / "secret.safetensors")):
+        index.write_text(json.dumps({"weight_map": {"a": name}}))
+        with pytest.raises(ut.UndertowError, match="wanted parts of a checkpoint beside it, got "):
+            weight_files(index.parent)
+
+
+def test_logs_of_another_kind_are_refused(tmp_path):
+    """Fails by a TypeError of Python's own; numbers that are none are left out."""
+    log = tmp_path / "trainer_state.json"
+    for state in ({"log_history": 3}, {"log_history": [1.5]}):
+        log.write_text(json.dumps(state))
+        with pytest.raises(ut.UndertowError, match=r"trainer_state.json: wanted what the Trainer logged"):
+            read_logs([tmp_path], "epoch")
+    entries = [{"epoch": "1", "loss": 2.0}, {"epoch": [1]}, {"epoch": 1e300}, {"epoch": 1, "loss": 0.5}]
+    log.write_text(json.dumps({"epoch": "3", "global_step": [1], "log_history": entries}))
+    assert read_logs([tmp_path], "epoch").rows == {1: {"epoch": 1, "loss": 0.5}}
+    log.unlink()
+    (tmp_path / "metrics.csv").write_text("epoch,step,loss\nnan,1,1\n-1,0,1\n1e400,5,6,7\n2,9,0.5\n")
+    assert read_logs([tmp_path], "epoch").rows[2]["loss"] == 0.5

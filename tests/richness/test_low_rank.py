@@ -178,6 +178,16 @@ def test_as_many_samples_as_features_are_few(count, recwarn):
     assert bool(low_rank(draw(count, 6), draw(count, 2)).note) == (count == 6)
 
 
+@pytest.mark.parametrize(("spread", "refused"), [(3e-7, True), (1e-5, False)])
+def test_features_are_constant_up_to_a_millionth_of_their_size(spread, refused):
+    features, outputs = 1 + spread * draw(50, 6), draw(50, 2, seed=1)
+    if refused:
+        with pytest.raises(BadData, match="features that differ between samples"):
+            d_lr(features, outputs)
+    else:
+        assert 0 <= d_lr(features, outputs) <= 1
+
+
 def test_two_samples_are_enough():
     assert 0 <= low_rank(draw(2, 3), draw(2, 1)).value <= 1
 

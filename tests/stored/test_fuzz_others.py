@@ -8,6 +8,7 @@ Allowed, as for the files of a run: an `UndertowError`, or the very same result;
 from __future__ import annotations
 
 import io
+import json
 import os
 import random
 import shutil
@@ -26,6 +27,7 @@ import pandas as pd
 import pytest
 import torch
 from damage import changed
+from safetensors.torch import save_file
 from torch import nn
 
 import undertow as ut
@@ -209,6 +211,39 @@ def read_shards(folder: Path) -> object:
     return [(torch.cat(list(x)).tolist(), x.labels.tolist()) for x in found]
 
 
+def make_foreign(folder: Path) -> None:
+    """As torch, Lightning and transformers leave them."""
+    weights = network().state_dict()
+    parts = {f"model-0000{n}-of-00002.safetensors": f"{2 * n - 2}." for n in (1, 2)}
+    index = {name: file for name in weights for file, start in parts.items() if name.startswith(start)}
+    for kind in ("pt", "lightning", "saved"):
+        (folder / kind).mkdir()
+    for at in (1, 2):
+        torch.save(weights, folder / "pt" / f"epoch_{at}.pt")
+        named = {f"net.{name}": value for name, value in weights.items()}
+        stored = {"state_dict": named, "epoch": at, "global_step": 10 * at}
+        torch.save(stored, folder / "lightning" / f"epoch={at}-step={10 * at}.ckpt")
+        save_file(weights, folder / "saved" / f"model_{at}.safetensors")
+        own = folder / "trainer" / f"checkpoint-{at}0"
+        own.mkdir(parents=True)
+        for file in parts:
+            save_file({name: weights[name] for name in weights if index[name] == file}, own / file)
+        (own / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+        history = [{"epoch": float(n), "step": 10 * n, "eval_loss": 1 / n} for n in (1, 2)]
+        state = {"epoch": float(at), "global_step": 10 * at, "log_history": history}
+        (own / "trainer_state.json").write_text(json.dumps(state))
+        (own / "config.json").write_text(json.dumps({"model_type": "x", "id2label": {"0": "a", "1": "b"}}))
+    (folder / "lightning" / "metrics.csv").write_text("epoch,step,val_acc\n0,9,0.5\n1,19,0.6\n")
+
+
+def read_foreign(folder: Path) -> object:
+    runs = [ut.open_run(folder / kind, model=network) for kind in ("pt", "lightning", "saved", "trainer")]
+    weights = [
+        own.tolist() for run in runs for at in run.epochs for own in run.model(at).state_dict().values()
+    ]
+    return weights, [(run.unit, run.epochs, run.metrics.to_csv()) for run in runs]
+
+
 KINDS = {
     "repair": Kind(make_repair, read_repair),
     "study": Kind(make_study, lambda folder: studies_text([read_study(folder)], folder)),
@@ -217,6 +252,7 @@ KINDS = {
     "measured": Kind(read_cache, read_cache),
     "data": Kind(read_data_cache, read_data_cache),
     "labels": Kind(make_labels, read_labels),
+    "foreign": Kind(make_foreign, read_foreign, sealed=False),
     "shards": Kind(make_shards, read_shards, sealed=False),
     "given": Kind(make_given, read_given, sealed=False),
 }

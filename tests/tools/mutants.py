@@ -67,7 +67,12 @@ MODULES = {
     ),
     "noise model": Target(
         ("labels/noise_model.py", "labels/judge.py", "labels/pool.py", "labels/rate.py"),
-        ("tests/labels/test_noise_model.py", "tests/labels/test_rate.py", "tests/labels/test_judge.py"),
+        (
+            "tests/labels/test_pool.py",
+            "tests/labels/test_noise_model.py",
+            "tests/labels/test_rate.py",
+            "tests/labels/test_judge.py",
+        ),
     ),
     "session": Target(
         ("session/session.py",),

@@ -71,6 +71,7 @@ class MapReader:
     ) -> None:
         self._dataset, self._collate, self._workers = dataset, collate, workers
         self._patience = patience
+        self._each: float | None = None
 
     def __len__(self) -> int:
         return len(self._dataset)  # pyright: ignore[reportArgumentType]
@@ -88,7 +89,7 @@ class MapReader:
 
     def _by_workers(self, rows: range, size: int, workers: int) -> Iterator[Any]:
         """Batches up to the first that no worker brings: one was lost, cannot be made, or waits for ever."""
-        each = _seconds(self._dataset, rows[:TRIED])
+        each = self._seconds(rows)
         # Beside Ray a forked process may inherit locks that nobody will ever open: it must begin anew.
         context = "spawn" if beside_ray() else None
         more = {"timeout": self._patience + 10 * size * each, "multiprocessing_context": context}
@@ -113,19 +114,20 @@ class MapReader:
     def _count(self, rows: range) -> int:
         if self._workers is None:
             threads = torch.get_num_threads()
-            slow = threads > 1 and _seconds(self._dataset, rows[:TRIED]) > SLOW
+            slow = threads > 1 and self._seconds(rows) > SLOW
             self._workers = threads if slow else 0
         return self._workers if len(rows) > TRIED else 0
 
-
-def _seconds(dataset: Dataset[Any], rows: range) -> float:
-    """How long a sample takes; the median, since a busy machine makes some wait."""
-    taken = [0.0]
-    for row in rows:
-        began = time.perf_counter()
-        _ = dataset[row]
-        taken.append(time.perf_counter() - began)
-    return median(taken[1:] or taken)
+    def _seconds(self, rows: range) -> float:
+        """How long a sample takes; the median, since a busy machine makes some wait."""
+        if self._each is None:
+            taken: list[float] = []
+            for row in rows[:TRIED]:
+                began = time.perf_counter()
+                _ = self._dataset[row]
+                taken.append(time.perf_counter() - began)
+            self._each = median(taken) if taken else 0.0
+        return self._each
 
 
 def beside_ray() -> bool:

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from undertow.errors import BadValue, NotThere, RunProblem
+from undertow.errors import BadValue, NotThere, RunProblem, UndertowError
+from undertow.stored.door import MOST_JSON, read_bytes
 from undertow.training.schedule import Unit
 
 ENDINGS = (".safetensors", ".pth.tar", ".pt.tar", ".pt", ".pth", ".ckpt", ".bin", ".tar")
@@ -203,10 +204,16 @@ def weight_files(place: Path) -> list[Path]:
 def shards_of(index: Path) -> list[Path]:
     """The files that an index of weights names."""
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        names = sorted(set(json.loads(read_bytes(index, MOST_JSON))["weight_map"].values()))
+        missing = [name for name in names if not (index.parent / name).is_file()]
+    except UndertowError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunProblem(f"{index}: wanted an index of weights, but it cannot be read ({error}).") from error
-    missing = [name for name in names if not (index.parent / name).is_file()]
+    if outside := next(
+        (name for name in names if ".." in Path(name).parts or Path(name).is_absolute()), None
+    ):
+        raise RunProblem(f"{index}: wanted parts of a checkpoint beside it, got {outside}.")
     if missing:
         raise NotThere(
             f"{index.parent}: wanted {len(names)} parts of a checkpoint, but {missing[0]} is not there."

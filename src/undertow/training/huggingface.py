@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -53,7 +53,8 @@ def model_of(folder: Path) -> Callable[[], nn.Module] | None:
 def _build(folder: Path) -> nn.Module:
     """The untrained model that config.json describes."""
     transformers = _library("transformers", folder)
-    name = str(read_json(folder / CONFIG)["architectures"][0])
+    named: Any = read_json(folder / CONFIG)["architectures"]
+    name = str(named[0] if isinstance(named, list) else named)
     kind = getattr(transformers, name, None)
     if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
         raise NotThere(
@@ -118,8 +119,9 @@ def _base_model(folder: Path) -> nn.Module:
     transformers = _library("transformers", folder)
     config = read_json(folder / ADAPTER)
     source = str(config.get("base_model_name_or_path") or "")
-    named = cast("dict[str, str]", config.get("auto_mapping") or {}).get("base_model_class")
-    kind = getattr(transformers, named or TASKS.get(str(config.get("task_type")), ""), None)
+    mapping: Any = config.get("auto_mapping")
+    named = mapping.get("base_model_class") if isinstance(mapping, dict) else None
+    kind = getattr(transformers, str(named or "") or TASKS.get(str(config.get("task_type")), ""), None)
     if kind is None or not hasattr(kind, "from_pretrained") or not source:
         raise NotThere(f"{folder / ADAPTER} does not say what its base model is. {WAY_OUT}")
     place = source if Path(source).is_absolute() or not (folder / source).exists() else str(folder / source)
@@ -159,9 +161,15 @@ def class_names(folder: Path) -> tuple[str, ...]:
     """The names of the classes in the order of the outputs; none where nobody named them."""
     if not (folder / CONFIG).is_file():
         return ()
-    named = cast("dict[str, str]", read_json(folder / CONFIG).get("id2label") or {})
+    named: Any = read_json(folder / CONFIG).get("id2label")
+    if not isinstance(named, dict) or not all(key.isdecimal() and len(key) < 10 for key in named):
+        return ()
     names = tuple(str(named[key]) for key in sorted(named, key=int))
     return () if all(name.startswith("LABEL_") for name in names) else names
+
+
+def _numbers(value: Any) -> list[Any]:
+    return value if isinstance(value, list) and all(isinstance(one, int | float) for one in value) else []
 
 
 def pixel_scaling(folder: Path) -> str | None:
@@ -171,7 +179,7 @@ def pixel_scaling(folder: Path) -> str | None:
     told = read_json(folder / PIXELS)
     if not told.get("do_normalize", True):
         return "unit" if told.get("do_rescale", True) else "none"
-    mean, std = (tuple(told.get(key) or ()) for key in ("image_mean", "image_std"))
+    mean, std = (tuple(_numbers(told.get(key))) for key in ("image_mean", "image_std"))
     for name, own in SCALINGS.items():
         if (
             own is not None

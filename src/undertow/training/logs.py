@@ -18,12 +18,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from undertow.errors import RunProblem
+from undertow.stored.door import MOST_JSON, read_bytes
 from undertow.training.schedule import Unit
 
 TABLES = ("metrics.csv", "summary.csv")
 STATE = "trainer_state.json"
 SETTINGS = ("hparams.yaml", "args.yaml")
 Rows = dict[int, dict[str, Any]]
+LARGEST = 2**53
+"""No epoch and no step has a larger number."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,14 @@ def read_logs(places: Iterable[Path], unit: Unit) -> Logs:
 def _trainer_state(path: Path, unit: Unit) -> Logs:
     """What transformers' Trainer logged; its epochs are fractions, so that rows by epoch are those of whole ones."""
     stored = read_json(path)
-    entries = cast("list[dict[str, Any]]", stored.get("log_history") or [])
-    epoch, step = stored.get("epoch"), stored.get("global_step")
-    rows = _merged((entry for entry in entries if float(entry.get(unit, 0.5)).is_integer()), unit)
+    history: Any = stored.get("log_history") or []
+    if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
+        raise RunProblem(
+            f"{path}: wanted what the Trainer logged in log_history, got something else. Move it away."
+        )
+    entries = cast("list[dict[str, Any]]", history)
+    rows = _merged((entry for entry in entries if (_finite(entry.get(unit)) or 0.0).is_integer()), unit)
+    epoch, step = _finite(stored.get("epoch")), _finite(stored.get("global_step"))
     return Logs(rows, step / epoch if epoch and step else None)
 
 
@@ -66,9 +74,17 @@ def _csv_table(path: Path, unit: Unit) -> Logs:
     if path.name == "metrics.csv":
         # Lightning writes the number of the batch that was just done, from 0 on; checkpoints count done steps.
         entries = [{**entry, "step": entry["step"] + 1} if "step" in entry else entry for entry in entries]
-    known = [entry for entry in entries if "epoch" in entry and "step" in entry]
-    each = known[-1]["step"] / (known[-1]["epoch"] + 1) if known else None
+    pairs = [(_finite(entry.get("epoch")), _finite(entry.get("step"))) for entry in entries]
+    known = [(epoch, step) for epoch, step in pairs if epoch is not None and epoch >= 0 and step is not None]
+    each = known[-1][1] / (known[-1][0] + 1) if known else None
     return Logs(_merged(entries, unit), each)
+
+
+def _finite(value: object) -> float | None:
+    """A number that can be counted with; None for anything else that a file may hold in its place."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST:
+        return float(value)
+    return None
 
 
 def _numbers(entry: Mapping[str, str | None]) -> dict[str, Any]:
@@ -76,7 +92,7 @@ def _numbers(entry: Mapping[str, str | None]) -> dict[str, Any]:
     for name, text in entry.items():
         try:
             found[name] = float(text) if text else None
-        except ValueError:
+        except (ValueError, TypeError):  # a word, or cells beyond the head
             continue
     return {name: value for name, value in found.items() if value is not None}
 
@@ -85,8 +101,9 @@ def _merged(entries: Iterable[Mapping[str, Any]], unit: Unit) -> Rows:
     """One row for each epoch or step: of several entries the later numbers count."""
     rows: Rows = {}
     for entry in entries:
-        if unit in entry:
-            at = int(entry[unit])
+        number = _finite(entry.get(unit))
+        if number is not None:
+            at = int(number)
             numbers = {name: value for name, value in entry.items() if isinstance(value, int | float)}
             rows[at] = {**rows.get(at, {}), **numbers, unit: at}
     return rows
@@ -111,8 +128,8 @@ def read_hyperparameters(places: Sequence[Path]) -> dict[str, Any] | None:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object that another program wrote."""
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        stored = json.loads(read_bytes(path, MOST_JSON))
+    except (ValueError, RecursionError) as error:
         raise RunProblem(f"{path}: wanted JSON, but it cannot be read ({error}). Move it away.") from error
     if not isinstance(stored, dict):
         raise RunProblem(f"{path}: wanted an object in JSON, got {type(stored).__name__}. Move it away.")
