@@ -63,3 +63,20 @@ def test_scores_in_names_are_no_epochs(tmp_path):
         assert torch.load(one.path, weights_only=True)["epoch"] == one.at
         assert "-0." in one.path.name
     assert run.epochs == (0, 1, 2)
+
+
+def test_its_own_log_is_heeded(lightning, tmp_path):
+    """Fails if samples that are fed otherwise than in training give a verdict without a word."""
+    x, y, _, x2, y2 = worlds.digits()
+    run = ut.open_run(lightning, model=worlds.lit_class())
+    settings = {"quick": True, "lenses": ("richness",), "out": tmp_path}
+    notes = {
+        factor: " ".join(ut.audit(run, (factor * x, y), (factor * x2, y2), **settings).notes)
+        for factor in (1, -1)
+    }
+    assert "Its own log says" not in notes[1]
+    assert "(val_acc) at epoch 2, here it is" in notes[-1]
+    told = ut.audit(run, (-x, y), (-x2, y2), **settings)
+    assert "Note: Its own log says" in str(told)
+    assert "Note: Its own log says" in told._repr_html_()
+    assert "Note: Its own log says" in told.to_html(tmp_path / "page.html").read_text(encoding="utf-8")

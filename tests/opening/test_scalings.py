@@ -12,7 +12,7 @@ import undertow as ut
 from undertow.cli import main
 from undertow.data.inputs import to_inputs
 from undertow.errors import BadValue
-from undertow.session.scalings import likeliest_scaling
+from undertow.session.scalings import likeliest_scaling, own_scaling
 
 from . import worlds
 
@@ -30,12 +30,13 @@ def as_bytes(rows):
     return (255 * rows).round().byte()
 
 
-@pytest.fixture(scope="module", params=["unit", "half", "0.3/0.4"])
+@pytest.fixture(scope="module", params=["unit", "half", "own", "0.3/0.9"])
 def scaled(request, tmp_path_factory):
-    """A run that learned digits in one of three scalings, its digits as bytes, and its test accuracy."""
+    """A run that learned digits in one of four scalings, its digits as bytes, and its test accuracy."""
     folder, scaling = tmp_path_factory.mktemp("scaled"), request.param
     x, y, _, x2, y2 = worlds.digits(train=400)
     x, x2 = as_bytes(x), as_bytes(x2)
+    scaling = own_scaling(x) if scaling == "own" else scaling
     torch.manual_seed(0)
     model = worlds.timm_net()
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
@@ -57,12 +58,12 @@ def scaled(request, tmp_path_factory):
 def test_the_command_line_takes_what_the_model_answers_to(scaled, capsys):
     """Fails if pictures are fed from 0 to 1 whatever the model learned, and the verdict is that it learned nothing."""
     folder, scaling, right = scaled
-    own = ["--scaling", scaling] if "/" in scaling else []
+    own = ["--scaling", scaling] if scaling == "0.3/0.9" else []
     flags = ["--model", f"{folder / 'scaled_net.py'}:build", "--data", str(folder / "digits.npz"), "--quick"]
     assert main(["audit", str(folder), *flags, "--lenses", "richness", *own]) == 0
     out = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert f"(--scaling {scaling})" in out
-    assert ("the model repeats" in out) == (scaling == "half")
+    assert ("the model repeats" in out) == (scaling not in ("unit", "0.3/0.9"))
     table = pd.read_parquet(folder / "audit.parquet")
     last = table[(table.measure == "accuracy") & (table.split == "test") & (table.checkpoint == 5)]
     assert float(last.value.iloc[0]) == pytest.approx(right, abs=0.005)

@@ -35,6 +35,7 @@ from undertow.auditing.labels_lens import LabelsLens
 from undertow.auditing.latent_lens import LatentLens
 from undertow.auditing.lens import Lens, Result, find_lens, gauges_of
 from undertow.auditing.outcome import FACTS, QUICK, Audit, holds_full_audit, make_audit
+from undertow.auditing.own_log import other_words
 from undertow.auditing.repairs_lens import RepairsLens
 from undertow.auditing.settings import LENSES, AuditConfig, name_of
 from undertow.errors import BadData, BadValue, UndertowError
@@ -161,7 +162,11 @@ class Auditor:
         session.visit(
             gauges, self._order(), lambda at: self._step("passes", at, 1 / len(session.checkpoints))
         )
-        return make_audit(self._evidence(), self._about())
+        seen = self._evidence()
+        now = seen.accuracy(seen.last) if seen.numbers else None
+        if now is not None and (said := other_words(session.run.metrics, session.run.unit, seen.last, now)):
+            self.note(said)
+        return make_audit(seen, self._about())
 
     def affordable(self) -> Part | None:
         """What of the session can be looked at in about two minutes; None where all of it can."""

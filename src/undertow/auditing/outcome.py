@@ -91,6 +91,11 @@ class Audit:
         """The verdict in a sentence or two."""
         return self.verdict.headline
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know beside the verdict: files passed over, how pixels were fed, what could not be looked at."""
+        return tuple(self.about.get("settings", {}).get("notes", ()))
+
     @cached_property
     def rows(self) -> list[Row]:
         """One row per number."""
@@ -142,13 +147,14 @@ class Audit:
             f"{self.context.name}: {data.get('train', 0):,} training and {data.get('test', 0):,} test samples"
         )
         kept = "" if self.folder is None else f" Saved in <code>{escape(str(self.folder))}</code>."
-        return f"<p>{escape(about)}.{kept}</p>{self.verdict.to_table()}"
+        notes = "".join(f"<p>Note: {escape(note)}</p>" for note in self.notes)
+        return f"<p>{escape(about)}.{kept}</p>{self.verdict.to_table()}{notes}"
 
     def __repr__(self) -> str:
         return f"<Audit of {self.context.name}: {self.headline}>"
 
     def __str__(self) -> str:
-        return str(self.verdict)
+        return "\n".join([str(self.verdict), *(f"Note: {note}" for note in self.notes)])
 
 
 def holds_full_audit(folder: Path) -> bool:

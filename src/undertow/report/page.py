@@ -134,6 +134,7 @@ def _texts(saved: Saved, drawn: dict[str, Any]) -> dict[str, Any]:
         "quick": bool(audit.get("quick")),
         "tiles": summary.tiles(saved),
         "verdict": [_finding(own) for own in saved.findings],
+        "notes": [str(note) for note in (audit.get("settings") or {}).get("notes") or ()],
         "facts": facts,
         "notes": {"labels": audit.get("notes") or []},
         "reproduce": summary.reproduce(saved),

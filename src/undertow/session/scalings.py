@@ -3,7 +3,8 @@
     found = likeliest_scaling(run.model(), train.x, train.y, "unit")       # pictures in bytes or from 0 to 1
     found.name, found.words                      # "imagenet", "the model repeats 62 % of the labels with it, ..."
 
-A way other than the plain one is taken only where the model repeats clearly more labels with it: the samples of which
+The ways with a name are tried, and the pictures' own means and deviations, as many trainers take them. A way other than
+the plain one is taken only where the model repeats clearly more labels with it: the samples of which
 just one of the two ways is right, compared by McNemar's test. Where the model repeats few labels in any way, the plain
 one stays.
 """
@@ -60,7 +61,8 @@ def likeliest_scaling(model: nn.Module, x: Any, y: Tensor, plain: str) -> Likely
     if not _is_pixels(x):
         return LikelyScaling(plain, {}, plain)
     rows = torch.linspace(0, len(y) - 1, min(FEW, len(y))).long().unique()
-    hits = {name: _hits(model, x[rows], y[rows], name) for name in dict.fromkeys([plain, *SCALINGS])}
+    tried = dict.fromkeys([plain, *SCALINGS, own_scaling(x[rows])])
+    hits = {name: _hits(model, x[rows], y[rows], name) for name in tried}
     right = {name: found for name, found in hits.items() if found is not None}
     shares = {name: float(found.double().mean()) for name, found in right.items()}
     if plain not in right:
@@ -69,6 +71,14 @@ def likeliest_scaling(model: nn.Module, x: Any, y: Tensor, plain: str) -> Likely
     gained, lost = (int((right[one] & ~right[other]).sum()) for one, other in ((best, plain), (plain, best)))
     sure = gained - lost > SURE * max(1, gained + lost) ** 0.5
     return LikelyScaling(best if sure else plain, shares, plain)
+
+
+def own_scaling(x: Tensor) -> str:
+    """The means and deviations of these pictures (N, C, H, W), as `find_scaling` reads them."""
+    pixels = x.double() / 255 if x.dtype == torch.uint8 else x.double()
+    std, mean = torch.std_mean(pixels, dim=(0, 2, 3))
+    shown = [",".join(f"{float(one):.3f}" for one in part) for part in (mean, std)]
+    return "/".join(shown)
 
 
 def _is_pixels(x: object) -> bool:
