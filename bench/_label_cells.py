@@ -165,9 +165,9 @@ CELLS = {
 """By what they were to the method: chosen on them, looked at while it was changed, or measured once it was final.
 
 Of cells that are looked at, those of features and digits with seed 5, of MNIST and Fashion-MNIST with seed 3 and of
-CIFAR-10 with seed 1 were fresh to the method before this one. Of the fresh ones, CIFAR-100 and Tiny ImageNet share about
-half of their pictures with those of seed 5, people's labels of seed 4 with seeds 1 and 3, and SVHN all: only its noise
-is new.
+CIFAR-10 with seed 1 were fresh to the method before this one. Of the fresh ones, CIFAR-100 and Tiny ImageNet share
+about half of their pictures with those of seed 5, people's labels of seed 4 with seeds 1 and 3, and SVHN all: only its
+noise is new.
 """
 
 
