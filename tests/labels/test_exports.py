@@ -250,7 +250,7 @@ def test_an_unknown_kind_of_file_is_refused_at_once(flag, path, message):
         Exports(**{flag: Path(path)})
 
 
-def test_review_order_has_each_label_once_and_spreads_pairs(named):
+def test_review_order_has_each_label_once(named):
     order = named.review_order(10_000).tolist()
     assert sorted(order) == list(range(10, 900))  # missing labels cannot be reviewed
     flagged = int(named.flagged.sum())
@@ -260,13 +260,14 @@ def test_review_order_has_each_label_once_and_spreads_pairs(named):
     assert named.review_order(7).tolist() == order[:7]
 
 
-def test_any_beginning_of_the_review_is_a_fair_part_of_all_suspects():
-    """By hand: two pairs of 8 and 4; each prefix has their shares, and starts with the best of each."""
-    given, proposed = torch.tensor([0] * 8 + [1] * 4), torch.tensor([1] * 8 + [-1] * 4)
-    order = spread(torch.arange(12), given, proposed).tolist()
-    assert sorted(order) == list(range(12))
-    for count in (3, 6, 9):
-        assert sum(row < 8 for row in order[:count]) == 2 * count // 3
-    assert [row for row in order if row < 8] == [0, 4, 2, 6, 1, 5, 3, 7]
-    assert [row for row in order if row >= 8] == [8, 10, 9, 11]
-    assert spread(torch.arange(0), given, proposed).tolist() == []
+@pytest.mark.parametrize("count", [1, 2, 12, 100, 777])
+def test_any_beginning_of_the_review_is_an_even_part_of_all_suspects(count):
+    """Three gap theorem: after k golden steps no gap is wider than 2.7 k-ths of the circle."""
+    suspected = torch.arange(count) + 5
+    order = spread(suspected)
+    assert order[0] == 5  # the most suspicious first
+    assert sorted(order.tolist()) == suspected.tolist()
+    for length in {1, 2, 3, 5, 10, 50, count} & set(range(count + 1)):
+        seen = torch.cat([torch.tensor([4]), order[:length].sort().values, torch.tensor([count + 5])])
+        assert int(seen.diff().max()) <= 2.7 * count / length + 1
+    assert spread(suspected[:0]).tolist() == []

@@ -179,7 +179,7 @@ class LabelErrors:
         order = torch.argsort(self.scores + self.flagged.double(), descending=True, stable=True)
         order = order[self.found.judged[order]]
         suspected = order[self.flagged[order]]
-        return torch.cat([spread(suspected, self.given, self.proposed), order[len(suspected) :]])[:count]
+        return torch.cat([spread(suspected), order[len(suspected) :]])[:count]
 
     def _repr_html_(self) -> str:
         """How many are wrong, and the first ten to look at, for notebooks."""
