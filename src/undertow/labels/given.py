@@ -84,7 +84,9 @@ def _numbered(numbers: np.ndarray, classes: int) -> GivenLabels:
             f"labels: wanted class numbers from 0 on, or -1 where missing, got {numbers[at]} at {at}."
         )
     most = int(numbers.max(initial=-1))
-    if most >= max(classes, len(numbers), FEWEST_NUMBERS):  # no class numbers: names that are written as numbers
+    if most >= max(
+        classes, len(numbers), FEWEST_NUMBERS
+    ):  # no class numbers: names that are written as numbers
         known, places = np.unique(numbers[numbers >= 0], return_inverse=True)
         numbers = numbers.copy()
         numbers[numbers >= 0] = places

@@ -136,7 +136,7 @@ def _texts(saved: Saved, drawn: dict[str, Any]) -> dict[str, Any]:
         "verdict": [_finding(own) for own in saved.findings],
         "notes": [str(note) for note in (audit.get("settings") or {}).get("notes") or ()],
         "facts": facts,
-        "notes": {"labels": audit.get("notes") or []},
+        "section_notes": {"labels": audit.get("notes") or []},
         "reproduce": summary.reproduce(saved),
         "missing": {
             section.id: "" if section.id in there else section.missing(saved.path) + told * section.labels
