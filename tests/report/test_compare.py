@@ -39,6 +39,23 @@ def test_differences_have_intervals_and_a_winner(make_audit, tmp_path):
     assert "<h1>a, c</h1>" in _page(first, close)
 
 
+def test_runs_of_other_samples_are_not_ranked(make_audit, tmp_path):
+    """Fails if 500 samples of one set and 400 of another name a winner without a word."""
+    made = [
+        make_audit(tmp_path / name, lenses=(), audit={"measures": measures(share, 0.2), "data": data})
+        for name, share, data in (
+            ("a", 0.68, {"name": "cats.npz", "classes": [], "train": 9, "test": 400}),
+            ("b", 0.94, {"name": "dogs.npz", "classes": [], "train": 9, "test": 500}),
+        )
+    ]
+    found = ut.compare(made)
+    assert "Not judged on the same samples: a on 400 of cats.npz, b on 500 of dogs.npz." in str(found)
+    page = _page(*made)
+    assert found.note in page
+    assert "<h1>a, b</h1>" in page
+    assert ut.compare([made[0], made[0]]).note == ""
+
+
 def _page(*folders) -> str:
     return page_text([read_saved(folder) for folder in folders])
 

@@ -86,6 +86,8 @@ class Comparison:
     folders: tuple[Path, ...]
     names: tuple[str, ...]
     differences: tuple[Difference, ...]
+    note: str = ""
+    """What stands against comparing them: they were judged on other samples."""
 
     @property
     def table(self) -> pd.DataFrame:
@@ -101,11 +103,14 @@ class Comparison:
         return write_report(self.folders, path)
 
     def __str__(self) -> str:
-        return "\n".join([f"Compared with {self.names[0]}:", *map(str, self.differences)])
+        lines = [f"Compared with {self.names[0]}:", *map(str, self.differences), self.note]
+        return "\n".join(filter(None, lines))
 
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{escape(str(one))}</li>" for one in self.differences)
-        return f"<p>Compared with <b>{escape(self.names[0])}</b>:</p><ul>{items}</ul>"
+        return (
+            f"<p>Compared with <b>{escape(self.names[0])}</b>:</p><ul>{items}</ul><p>{escape(self.note)}</p>"
+        )
 
 
 def compare(runs: Sequence[Any]) -> Comparison:
@@ -123,7 +128,20 @@ def compare(runs: Sequence[Any]) -> Comparison:
             raise BadData(
                 f"{one.path}: wanted an audited run to compare. `undertow audit {quote(str(one.path))}` makes it one."
             )
-    return Comparison(folders, tuple(one.name for one in saved), tuple(differences(saved)))
+    return Comparison(folders, tuple(one.name for one in saved), tuple(differences(saved)), note(saved))
+
+
+def note(saved: Sequence[Saved]) -> str:
+    """Which runs were judged on other samples than the first, by their data's name and how many; nothing where none."""
+    first, *others = ((one.name, _judged_on(one)) for one in saved)
+    strange = [(name, told) for name, told in others if told != first[1]]
+    told = ", ".join(f"{name} on {told}" for name, told in [first, *strange])
+    return f"Not judged on the same samples: {told}. Differences may be those of the samples." * bool(strange)
+
+
+def _judged_on(saved: Saved) -> str:
+    about: dict[str, Any] = saved.audit.get("data") or {}
+    return f"{about.get('test', 0):,} of {about.get('name', 'unknown data')}"
 
 
 def differences(saved: Sequence[Saved]) -> list[Difference]:
@@ -135,7 +153,13 @@ def headline(saved: Sequence[Saved]) -> str:
     """Which of two runs answers better, where that is clear; their names otherwise."""
     first = next(iter(differences(saved)), None)
     names = [one.name for one in saved]
-    if len(saved) != 2 or first is None or first.measure != "accuracy" or first.better not in names:
+    if (
+        len(saved) != 2
+        or note(saved)
+        or first is None
+        or first.measure != "accuracy"
+        or first.better not in names
+    ):
         return ", ".join(names)
     other = names[1 - names.index(first.better)]
     return f"{first.better} is better than {other}: {100 * abs(first.gap):.1f} points of test accuracy."

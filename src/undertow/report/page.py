@@ -27,7 +27,7 @@ from undertow.errors import BadData
 from undertow.files import write_text
 from undertow.report import summary
 from undertow.report.charts import charts
-from undertow.report.compare import differences, headline
+from undertow.report.compare import differences, headline, note
 from undertow.report.gallery import suspects
 from undertow.report.saved import Saved, read_saved
 from undertow.report.sections import SECTIONS, WORDS, Section
@@ -65,6 +65,7 @@ def page_text(runs: Sequence[Saved], live: dict[str, str] | None = None) -> str:
         runs=texts,
         compare=_compare(texts),
         differences=differences(runs),
+        note=note(runs),
         headline=headline(runs),
         sections=_sections(runs),
         words=WORDS,
