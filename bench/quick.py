@@ -101,7 +101,11 @@ def floor() -> list[Row]:
     count = len(run.epochs)
     return [
         row(f"audit of the demo's network, {count} checkpoints, MASC and VeLPIC", ours, floor=floors[0]),
-        row("... the floor with eigenvectors of each class, which MASC needs", ours, floor=floors[1]),
+        row(
+            "... the floor with the eigenvectors of each class and their products with all samples, which MASC needs",
+            ours,
+            floor=floors[1],
+        ),
         row("... all lenses, logistic probes and composites", whole),
     ]
 

@@ -124,6 +124,21 @@ def test_products_with_rows_that_are_far_off_are_off_by_more() -> None:
     assert torch.equal(ours, nearness.argmax(1))
 
 
+@pytest.mark.parametrize("twins", [5, 60])
+def test_neighbours_among_more_twins_than_are_looked_at_again(
+    twins: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some rows are settled among a few more points, others need all; points come in several blocks."""
+    monkeypatch.setattr("undertow.latent.nearest.ACROSS", 128)
+    draw = torch.Generator().manual_seed(0)
+    rows = torch.randn(8, 40, generator=draw, dtype=torch.float64).repeat(twins, 1)
+    known = rows + 1e-7 * torch.randn(rows.shape, generator=draw, dtype=torch.float64)
+    known = torch.cat([known, torch.randn(300, 40, generator=draw, dtype=torch.float64)]) + 3
+    asked = known[:50] + 0.1 * torch.randn(50, 40, generator=draw, dtype=torch.float64)
+    ours = KNN(1, "euclidean").fit(known, torch.arange(len(known))).predict(asked)
+    assert torch.equal(ours, (asked[:, None] - known).square().sum(2).argmin(1))
+
+
 @pytest.mark.parametrize("size", [1e-30, 1e30])
 def test_neighbours_whose_squares_float32_cannot_hold(size: float) -> None:
     draw = torch.Generator().manual_seed(0)
