@@ -82,7 +82,7 @@ masc_variances = Study(
     source="ours, after the limitations of paper 001 (section 10)",
     cases=cases(NETS),
     measure=f"{MEASURES}:masc_variances",
-    changes=scaled(smoke=0.2, laptop=1.5),
+    changes=scaled(smoke=0.2, laptop=1.2),
     claims=(
         Claim(
             "in most memorised networks subspaces that hold less than 99 % of the variance read the best layer better",
@@ -139,7 +139,7 @@ early_transfer = Study(
     source="ours, after the open question of paper 001 (sections 8 and 10)",
     cases=cases(NETS),
     measure=f"{MEASURES}:early_transfer",
-    changes=scaled(smoke=0.2, laptop=1),
+    changes=scaled(smoke=0.2, laptop=0.5),
     claims=(
         Claim(
             "in most memorised networks a graft on a layer before the last beats the model and the last layer's edit",
@@ -178,7 +178,7 @@ vit = Study(
             train={"train_size": 1000, "test_size": 1000, "batch_size": 32, "epochs": 100,
                    "checkpoints": "0,1,2,4,8,12,20,40,60,80"},
             only=tuple(case_name("ViT-MNIST", degree) for degree in JUDGED),
-            because="1,000 pictures; without the degrees 0 and 1, which no claim reads", minutes=4,
+            because="1,000 pictures; without the degrees 0 and 1, which no claim reads", minutes=2.3,
         ),
     },
     claims=(

@@ -146,7 +146,7 @@ dropout = Study(
     options={"probes": ("masc", "velpic")},
     changes={
         "smoke": ScaleChange(cases=_SMOKE_CASES, only=_SMOKE_NAMES, minutes=0.3),
-        "laptop": ScaleChange(cases=_LAPTOP_CASES, only=_LAPTOP_NAMES, because=MEMORISED_FAST, minutes=5),
+        "laptop": ScaleChange(cases=_LAPTOP_CASES, only=_LAPTOP_NAMES, because=MEMORISED_FAST, minutes=3.8),
     },
     claims=(
         Claim(

@@ -71,7 +71,7 @@ transfer = Study(
     source="paper 001, figures 7, 16, 17 and 18",
     cases=cases(NETS),
     measure=f"{MEASURES}:transfer",
-    changes=scaled(smoke=0.2, laptop=1.5),
+    changes=scaled(smoke=0.2, laptop=0.8),
     claims=(
         Claim(
             "in most cases the edit improves generalisation at once in the latter phase of training",

@@ -47,7 +47,7 @@ no_download = Study(
             options=FEW_STEPS,
             minutes=0.2,
         ),
-        "laptop": ScaleChange(because="nothing is changed: there is no larger setting of it", minutes=2),
+        "laptop": ScaleChange(because="nothing is changed: there is no larger setting of it", minutes=1),
     },
     claims=(
         Claim(

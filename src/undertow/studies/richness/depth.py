@@ -281,7 +281,7 @@ greedy_layerwise = Study(
             cases={_GREEDY: {"epochs": 60, "restart": 12, "milestones": (8, 10), "clip": 1.0}},
             options={"map_side": 8},
             because=f"{NARROW}; layer by layer, each has 12 epochs, clipped, as one seed diverged; {_POOLED}",
-            minutes=0.7,
+            minutes=0.8,
         ),
     },
     notes=(

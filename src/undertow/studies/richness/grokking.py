@@ -79,7 +79,7 @@ grokking = Study(
                 "checkpoints": "every:20", "test_size": 1940,
             },
             because="weight decay, targets ten times as large and twice the rate: it groks within 320 epochs",
-            minutes=5,
+            minutes=2.8,
         ),
     },
     published=(

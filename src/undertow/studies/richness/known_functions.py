@@ -110,7 +110,9 @@ heaviside = Study(
             train={"model": "mlp:40-40-40", "data": "heaviside:n=800", "train_size": 200, "epochs": 5},
             minutes=0.1,
         ),
-        "laptop": ScaleChange(because="nothing is changed: this is the paper's network and task", minutes=1),
+        "laptop": ScaleChange(
+            because="nothing is changed: this is the paper's network and task", minutes=0.7
+        ),
     },
     notes=(
         "The paper gives neither samples nor optimiser for this figure: 2,000 uniform points and Adam at 1e-3 are "
@@ -152,7 +154,7 @@ regression = Study(
     figure=spectra_and_bars,
     changes={
         "smoke": ScaleChange(train={**SMOKE, "epochs": 3}, minutes=0.1),
-        "laptop": ScaleChange(train=LAPTOP, because=NARROW, minutes=0.7),
+        "laptop": ScaleChange(train=LAPTOP, because=NARROW, minutes=0.5),
     },
     notes=(
         "The paper gives no settings for this figure: those of its CIFAR networks are taken, without augmentation. "

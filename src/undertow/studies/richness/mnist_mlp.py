@@ -82,7 +82,7 @@ target_scale = Study(
     measure=MEASURE,
     changes={
         "smoke": ScaleChange(train=_SMOKE, options={"samples": 200}, minutes=0.1),
-        "laptop": ScaleChange(because="nothing is changed: this is the paper's setting", minutes=2.5),
+        "laptop": ScaleChange(because="nothing is changed: this is the paper's setting", minutes=1.4),
     },
     published=(
         *_row("d_lr", (0.049, 0.11, 0.56), (0.0044, 0.0094, 0.061), TEST),
@@ -186,7 +186,7 @@ weight_decay = Study(
         "laptop": ScaleChange(
             train={"train_size": 12_000, "epochs": 10, "weight_decay": 1e4, "checkpoints": "every:2"},
             because="a hundred times the decay in a hundredth of the steps: the weights shrink by the same factor",
-            minutes=1,
+            minutes=0.5,
         ),
     },
     published=tuple(
@@ -239,7 +239,7 @@ encoded_labels = Study(
         "laptop": ScaleChange(
             train={"epochs": 20, "checkpoints": "every:20"},
             cases={_FULL: {"train_size": 20_000}},
-            minutes=6,
+            minutes=3.6,
         ),
     },
     published=tuple(

@@ -90,7 +90,7 @@ learning_rate = Study(
         "laptop": ScaleChange(
             train={**_LAPTOP, "data": "cifar10", "alpha": 1 / 3},
             because=f"{_SMALLER}; ten classes, because 128 features leave 100 no room to be lazy",
-            minutes=2.5,
+            minutes=1.7,
         ),
     },
     published=table_3(
@@ -147,7 +147,7 @@ weight_decay_cifar = Study(
             cases={"small decay": {"weight_decay": 3e-4}, "large decay": {"weight_decay": 3e-3}},
             because=f"{_SMALLER}; three times the decay, since rate x steps is seventy times less than the paper's; "
             "with 1e-2 the network no longer fits all its pictures, as the paper's do",
-            minutes=2.5,
+            minutes=1.7,
         ),
     },
     published=table_3(
@@ -226,7 +226,7 @@ architecture = Study(
             },
             because=f"{_NARROW}, 5,000 pictures without augmentation: both networks fit them, the MLP in more epochs; "
             "the first look is after 395 updates, as many as the paper's first epoch has",
-            minutes=2,
+            minutes=1.3,
         ),
     },
     published=table_3(_NETS, ((0.026, 0.003), (0.48, 0.07)), (94.8, 55.4), (100, 99.8)),
@@ -279,7 +279,7 @@ label_shuffle = Study(
     measure=MEASURE,
     changes={
         "smoke": _SMOKE_CHANGE,
-        "laptop": ScaleChange(train=_LAPTOP, because=_SMALLER, minutes=1.7),
+        "laptop": ScaleChange(train=_LAPTOP, because=_SMALLER, minutes=1.1),
     },
     published=table_3(
         _SHUFFLED, ((0.031, 0.004), (0.042, 0.003), (0.034, 0.004)), (95.0, 66.1, 9.5), (100, 100, 100)

@@ -95,7 +95,7 @@ bound = Study(
     changes=small_scales(
         smoke={"at": 5, "reach": 1, "samples": 100, "permutations": 9},
         laptop={"at": 50, "reach": 10, "samples": 500, "permutations": 49},
-        minutes=2,
+        minutes=1.5,
         names=NAMES,
         without=(HUNDRED_CASE,),
     ),

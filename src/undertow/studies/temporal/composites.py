@@ -96,7 +96,7 @@ memory = Study(
     changes=small_scales(
         smoke={"deep": 6, "first": 3, "last": 6, "near": 4, "samples": 100},
         laptop={"deep": 60, "first": 30, "last": 60, "near": 40, "samples": 500},
-        minutes=5,
+        minutes=3,
         names=NAMES,
     ),
     claims=(
@@ -137,7 +137,7 @@ transfer = replace(
     changes=small_scales(
         smoke={"deep": 3, "first": 3, "last": 6, "near": 6, "samples": 100},
         laptop={"deep": 60, "first": 60, "last": 100, "near": 100, "every": 2, "samples": 500},
-        minutes=2,
+        minutes=0.3,
         names=NAMES,
     ),
     claims=(
@@ -221,7 +221,7 @@ forgetting = replace(
     changes=small_scales(
         smoke={"deep": 6, "first": 3, "last": 6, "near": 3, "samples": 100},
         laptop={"deep": 100, "first": 30, "last": 100, "near": 30, "every": 2, "samples": 500},
-        minutes=3,
+        minutes=0.6,
         names=NAMES,
         train={"checkpoints": "every:1"},
     ),
@@ -274,7 +274,7 @@ window = Study(
     changes=small_scales(
         smoke={"checkpoints": "every:1", "samples": 60},
         laptop={"checkpoints": "every:5", "samples": 300},
-        minutes=2,
+        minutes=0.9,
     ),
     claims=(
         Claim(

@@ -110,7 +110,7 @@ drift = Study(
     changes=small_scales(
         smoke={"first": 3, "last": 6, "every": 1, "samples": 20},
         laptop={"first": 30, "last": 60},
-        minutes=0.3,
+        minutes=0.1,
     ),
     published=(
         Published(
@@ -212,7 +212,7 @@ induction = Study(
     changes=small_scales(
         smoke={"samples": 60},
         laptop={"samples": 300},
-        minutes=0.7,
+        minutes=0.3,
         cases=(
             {
                 _PLANE: {
