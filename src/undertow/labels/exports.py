@@ -6,8 +6,9 @@
 Cleanlab: its column names beside ours, one row per sample. Label Studio: flagged and unlabelled samples in the order
 in which to review them, with proposals as predictions, and the labelling interface beside them as .xml. Picture files
 are served by its local storage with the picture folder as its root; pictures without files lie in the tasks.
-FiftyOne: one JSON object per sample for `fiftyone.Sample.from_dict`. Hugging Face: columns in the order of the data
-set's rows, for `concatenate_datasets([data, columns], axis=1)`.
+FiftyOne: one JSON object per sample for `fiftyone.Sample.from_dict`, which wants picture files; without them the values
+are for `dataset.set_values`. Hugging Face: columns in the order of the data set's rows, for
+`concatenate_datasets([data, columns], axis=1)`.
 """
 
 import json
@@ -55,7 +56,7 @@ class Exports:
     to_labelstudio: Path | None = None
     """Write the labels to review as Label Studio tasks to this .json file; the interface goes beside it as .xml."""
     to_fiftyone: Path | None = None
-    """Write FiftyOne's fields, one sample per line, to this .jsonl file."""
+    """Write FiftyOne's fields, one sample per line, to this .jsonl file; FiftyOne wants --images FOLDER beside it."""
     to_huggingface: Path | None = None
     """Write columns for a Hugging Face data set, in the order of its rows, to this .parquet file."""
 
