@@ -196,6 +196,22 @@ def test_labels_that_agree_better_than_voters_do_may_follow_a_rule():
     assert replace(ruled, doubt=None).by_rules == 0
 
 
+def test_a_rule_that_every_view_has_learned_goes_unseen():
+    """Half the labels are a rule's, and a network that learned it for an epoch vouches for each of them."""
+    draw = torch.Generator().manual_seed(0)
+    true = torch.randint(4, (1200,), generator=draw)
+    ruled = torch.where(torch.rand(1200, generator=draw) < 0.5, (true + 1) % 4, true)
+    rows = 4 * torch.eye(4)[ruled].repeat(1, 3) + torch.randn(1200, 12, generator=draw)
+    taught, untaught = (judge_labels(ruled, 4, [View(rows=rows, epoch=epoch)]).rate for epoch in (1.0, 0.0))
+    assert not taught.told
+    assert taught.low == 0
+    assert taught.high >= float((ruled != true).float().mean())
+    assert "made by a rule" in taught.reason
+    assert untaught.told  # features that saw no label cannot have been bent to a rule
+    # Noise of classes is no rule: views that are taught for a short time count it as others do.
+    assert rate_answer(replace(FLAT, only_taught=True)) == rate_answer(FLAT)
+
+
 def test_no_wrong_label_in_few_samples_is_not_certainty():
     few = replace(FLAT, count=60, sure=(0.0, 0.0, 0.0), honest=0.0, everyone=0.0)
     answer = rate_answer(few)

@@ -214,7 +214,9 @@ class Judge:
             honest.surely_wrong(float(plan.shares.max())) if honest else 0.0, kind.directions
         )
         pooled = self._pooled(kind)
-        seen = LabelEvidence.of(honest, pooled, plan, learned=pool.has_learned, shelf=shelf)
+        seen = LabelEvidence.of(
+            honest, pooled, plan, learned=pool.has_learned, only_taught=pool.only_taught_views, shelf=shelf
+        )
         return kind, seen, pooled
 
     def _pooled(self, kind: NoiseKind) -> Tensor:

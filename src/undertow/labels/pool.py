@@ -79,6 +79,7 @@ class Pool:
         self._weights: dict[str, float] = {}
         self._repeated: dict[float, float] = {}  # epoch -> share of given labels that the network answers
         self._foretold: dict[float, float] = {}  # epoch -> agreement of the first probe on its first view
+        self._untouched: set[bool] = set()  # of all views: whether no label has gone into them
 
     @property
     def voters(self) -> tuple[Voter, ...]:
@@ -94,6 +95,7 @@ class Pool:
     def add_view(self, votes: Iterable[tuple[str, Tensor]], view: ViewSource) -> None:
         """Fold in what probes say of a view, as (kind of probe, votes); shallow layers of an epoch before deep ones."""
         first = None  # weight of the discriminant, and what it tells
+        self._untouched.add(view.untouched)
         for kind, vote in votes:
             part = _part_of(view) + (COARSE if kind == "directions" else "")
             vote, voter = self._heard(vote, view.title, kind)
@@ -142,6 +144,11 @@ class Pool:
         """Whether any voter cannot have memorised labels."""
         honest = (UNTOUCHED, UNTOUCHED + COARSE, EARLY, EARLY + COARSE, NEAR)
         return any(part in self._sums for part in honest)
+
+    @property
+    def only_taught_views(self) -> bool:
+        """Whether each view, short as it may have learned, comes from a network that learned these labels."""
+        return self._untouched == {False}
 
     @property
     def has_learned(self) -> bool:

@@ -1,7 +1,9 @@
 """How many labels are wrong: an interval that holds, or "cannot tell: between a and b".
 
     honest = HonestCounts.of(pool.honest(), plan, pool.first_choices)
-    seen = LabelEvidence.of(honest, pool.everyone(), plan, learned=pool.has_learned)
+    seen = LabelEvidence.of(
+        honest, pool.everyone(), plan, learned=pool.has_learned, only_taught=pool.only_taught_views
+    )
     answer = rate_answer(seen)
     answer.value, answer.low, answer.high, answer.told, answer.reason
 
@@ -78,6 +80,12 @@ MOSTLY_BLIND, TOO_BLIND = (0.7, 1.0), (1.3, 2.0)
 """Blind labels by those that the surest contradict: in the first range noise begins to look blind, whatever its course;
 in the second weak voters take right labels for blind ones, and it says less and less."""
 
+OVERLAP = "overlapping classes and wrong labels that follow the input look alike"
+RULES = (
+    "every view has learned these labels, and labels made by a rule look right to it: "
+    "give the checkpoint before training, or frozen features"
+)
+
 
 @dataclass(frozen=True)
 class LabelEvidence:
@@ -95,6 +103,9 @@ class LabelEvidence:
     tenths: tuple[tuple[float, float], ...] = ()  # contradicted, and differing voters, by sureness
     if_of_classes: float = 1.0  # a bound for noise that does not follow the input
     drawn: float = 0.0  # labels wrong by an even draw, by honest voters
+    only_taught: bool = (
+        False  # whether each view is of a network that learned these labels, for however short a time
+    )
 
     @classmethod
     def of(
@@ -104,6 +115,7 @@ class LabelEvidence:
         plan: Plan,
         *,
         learned: bool,
+        only_taught: bool = False,
         shelf: Shelf = IN_MEMORY,
     ) -> LabelEvidence:
         """Count on the pooled votes (N, C) of all voters, beside what was counted on those of honest ones."""
@@ -121,6 +133,7 @@ class LabelEvidence:
             honest.tenths if honest else (),
             honest.if_of_classes if honest else 1.0,
             honest.drawn if honest else 0.0,
+            only_taught,
         )  # fmt: skip
 
     @property
@@ -150,6 +163,15 @@ class LabelEvidence:
         if self.doubt is None:
             return 0.0
         return ramp(self.doubt, MOST_DOUBT / 2, MOST_DOUBT) * ramp(self.doubt, self.sure[1] / 2, self.sure[1])
+
+    @property
+    def unseen_rules(self) -> float:
+        """How far a rule behind the labels could go unseen, 0 to 1: every view has learned to follow it.
+
+        A network learns a rule on the input within an epoch, and then all its layers vouch for what the rule says.
+        Noise of classes is no rule.
+        """
+        return float(self.only_taught) * (1 - self.of_classes)
 
     @property
     def matrix_trust(self) -> float:
@@ -286,9 +308,7 @@ def rate_answer(seen: LabelEvidence) -> RateAnswer:
     if not seen.trusted:
         return RateAnswer(None, low, high, False, _why_untrusted(seen))
     if high - low > (WIDEST_TOLD if low > 0 else WIDEST_FROM_NONE):
-        return RateAnswer(
-            None, low, high, False, "overlapping classes and wrong labels that follow the input look alike"
-        )
+        return RateAnswer(None, low, high, False, RULES if seen.unseen_rules else OVERLAP)
     value = min(max(seen.guess, low), high)
     return RateAnswer(value, low, high, True, "by samples whose class is sure without their label")
 
@@ -313,7 +333,8 @@ def _hidden(seen: LabelEvidence) -> float:
     assert seen.honest is not None
     rising = min(HIDDEN, max(0.0, 1 - seen.flat) / 2, 1 - seen.of_classes) * seen.honest
     untrusted = max(1 - seen.trust, seen.by_rules)
-    return (1 - untrusted) * rising + untrusted * (1 - seen.honest) / 2
+    follow = (1 - untrusted) * rising + untrusted * (1 - seen.honest) / 2
+    return max(follow, seen.unseen_rules * (1 - seen.honest))
 
 
 def _error(share: float, count: float) -> float:
