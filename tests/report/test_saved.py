@@ -23,6 +23,7 @@ GROUND = {
     "undertow._version",
     "undertow.errors",
     "undertow.files",
+    "undertow.pictures",
     "undertow.plots",
     "undertow.shares",
     "undertow.spreadsheets",

@@ -181,7 +181,7 @@ def facts(saved: Saved) -> list[Group]:
 
 
 def _seeded(config: Any) -> Any:
-    """Settings in which a seed of -1 says what it means, and noise that it was asked for: fewer labels come out wrong."""
+    """Settings in which a seed of -1 says what it means, and noise is what was asked for: fewer labels are wrong."""
     if not isinstance(config, dict):
         return None
     unset = {name: "as seed" for name, value in config.items() if name.startswith("seed_") and value == -1}
