@@ -137,6 +137,8 @@ velpic_minus_masc = replace(
         Claim("VeLPIC is often, but not always, better than MASC", often_not_always, FITTED, "section 6.1, figure 3"),
         Claim(
             "VeLPIC wins especially at higher degrees of corruption", more_at_high_degrees, FITTED, "contributions",
+            cause="ours: with 1,000 pictures of CIFAR-10 the leads are within the scatter of test samples; in "
+            "MLP-MNIST's first three layers the lead grows by .03 to .2",
         ),
         Claim(
             "MASC wins in the later layers of MLP-MNIST and MLP-CIFAR-10",
