@@ -12,6 +12,7 @@ A cell that cannot be made here raises `Skipped`, with the reason.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from functools import partial
@@ -292,7 +293,8 @@ def _effnet(cell: Cell, work: Path) -> Material:
 def frozen_features(cell: Cell, work: Path, rows: Tensor, split: str = "train") -> Tensor:
     """(N, 1280) float32 of pictures of the cell's set; encoded once, then read from work/encoded."""
     name, scaling = str(cell.encoded), "imagenet" if cell.seed == 2 else "half"
-    path = work / "encoded" / f"{name}-{split}-{scaling}-{int(rows[0])}-{len(rows)}.npy"
+    which = hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:12]
+    path = work / "encoded" / f"{name}-{split}-{scaling}-{which}.npy"
     if not path.exists():
         pictures = getattr(ut.load_data(name), split).tensor[rows]
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -135,9 +135,10 @@ def _group(name: str, own: pd.DataFrame) -> str:
     if not len(noisy):
         return _line([name, "0", *[""] * 6, quiet])
     gap, beside, mean = _gap(_beside(noisy)), _beside(noisy), noisy.mean(numeric_only=True)
+    level = f"{(gap >= LEAST).sum()} of {len(gap)}; {gap.min():+.3f}" if len(gap) else "no peers"
     return _line([
-        name, str(len(noisy)), f"{noisy['covered'].sum()}; {noisy['told'].sum()}", _three(mean["AP"]),
-        _three(beside["best peer AP"].mean()), f"{(gap >= LEAST).sum()}; {gap.min():+.3f}",
+        name, str(len(noisy)), f"{noisy['covered'].sum()}; {noisy['told'].sum()}",
+        _three(beside["AP"].mean() if len(gap) else mean["AP"]), _three(beside["best peer AP"].mean()), level,
         _pair(mean.to_dict(), "F1", "F1 at true rate"),
         _pair(mean.to_dict(), "right on flagged wrong", "LDA right on wrong"), quiet,
     ])  # fmt: skip

@@ -35,10 +35,9 @@ def write_table(found: LabelErrors, path: Path, shown: Shown = NOTHING) -> None:
     if path.suffix not in (".parquet", ".csv"):
         raise BadValue("labels --out", "a .parquet or .csv file", str(path))
     table, order = named_table(found, shown), found.review_order(len(found.given)).numpy()
-    table["review"] = pd.array(
-        [None] * len(table), dtype="Int64"
-    )  # nothing is judged of a sample without a label
-    table.loc[order, "review"] = np.arange(1, len(order) + 1)
+    rank = pd.Series(np.arange(1, len(order) + 1), index=order)
+    missing = len(order) < len(table)  # nothing is judged of a sample without a label
+    table["review"] = rank.reindex(table.index, fill_value=None).astype("Int64") if missing else rank
     save_table(table, path)
 
 
