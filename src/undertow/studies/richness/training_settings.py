@@ -37,8 +37,8 @@ LAPTOP_PLAIN_VGG: Mapping[str, Any] = {
     "model": "vgg16:width=8,dropout=0", "train_size": 1000, "test_size": 800, "optimiser": "adam", "lr": 1e-3,
     "batch_size": 32, "epochs": 120, "schedule": "cosine", "milestones": (),
 }  # fmt: skip
-"""Without batch norm SGD hardly leaves a narrow VGG-16's small initial weights; Adam does. It does not fit all pictures:
-88 and 96 % at a constant rate in two runs, 89 % at one that falls. As in batch-norm."""
+"""Without batch norm SGD hardly leaves a narrow VGG-16's small initial weights; Adam does. It does not fit all
+pictures: 88 and 96 % at a constant rate in two runs, 89 % at one that falls. As in batch-norm."""
 
 NARROW = (
     "an eighth of the width with a pool behind the stem, 2,000 pictures without augmentation, 20 epochs: "
