@@ -193,7 +193,8 @@ def _embeddings(folder: Path, data: Any) -> None:
     pd.DataFrame({"label": given}).to_csv(folder / "y.csv", index=False)
     sure = 0.8 * np.eye(10)[y] + 0.02
     np.save(folder / "p.npy", (sure / sure.sum(1, keepdims=True)).astype(np.float32))
-    pd.DataFrame({"sample": [0, 1], "label": [3, 4]}).to_json(folder / "reviewed.json", orient="records")
+    for name in ("reviewed.json", "export.json"):
+        pd.DataFrame({"sample": [0, 1], "label": [3, 4]}).to_json(folder / name, orient="records")
 
 
 def _pictures(folder: Path, images: Tensor) -> None:
@@ -233,7 +234,8 @@ def names_for(page: str) -> dict[str, Any]:
             wide = {"X": x.numpy(), "A": x.numpy(), "B": x.numpy() ** 2}
             sure = torch.nn.functional.one_hot(y, 10).double() * 0.8 + 0.02
             names = [f"digit {one}" for one in y.tolist()]
-            return common | wide | {"run": memorised(), "P": sure.numpy(), "Q": sure.numpy(), "names": names}
+            votes = {"P": sure.numpy(), "Q": sure.numpy(), "pictures": data.train.x[:400]}
+            return common | wide | votes | {"run": memorised(), "names": names}
         case "temporal.md":
             states = {f"state_{at}": Net().state_dict() for at in (10, 50)}
             return common | states | {"model": Net(), "run": memorised()}

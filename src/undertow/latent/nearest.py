@@ -221,5 +221,7 @@ def _largest(rows: Tensor, known: Tensor, k: int, more: Tensor | None = None) ->
         best = found.topk(min(k, found.shape[1]), dim=1)
         values.append(best.values)
         places.append(best.indices + start)
+    if len(values) == 1:
+        return values[0], places[0]
     best = torch.cat(values, 1).topk(k, dim=1)
     return best.values, torch.cat(places, 1).gather(1, best.indices)
