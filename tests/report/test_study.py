@@ -83,6 +83,12 @@ def test_counts_come_from_the_files(folder):
     assert claim_words([own]) == (1, 3, "1 do not hold, 1 undecided")
     assert own.minutes == 1.5
     assert own.command == "undertow study run latent/made-up --scale laptop --seeds 2"
+    assert own.seed_words == "2 seeds"
+
+
+def test_seeds_that_have_not_run_are_not_counted(folder):
+    own = read_study(write(folder, "latent/begun", seeds=5))
+    assert own.seed_words == "2 of 5 seeds"
 
 
 def test_ends_are_means_and_ranges_over_seeds_at_the_last_checkpoint(folder):

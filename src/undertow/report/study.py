@@ -66,6 +66,12 @@ class SavedStudy:
         return int(self.facts.get("seeds", 1))
 
     @property
+    def seed_words(self) -> str:
+        """`3 seeds`, or `1 of 3 seeds` where the others have not run."""
+        done = self.rows["seed"].nunique() if len(self.rows) else 0
+        return f"{self.seeds} seed{'s' * (self.seeds != 1)}" if done >= self.seeds else f"{done} of {self.seeds} seeds"
+
+    @property
     def minutes(self) -> float:
         """What its tasks took, added up; networks shared with other studies count where they were trained."""
         return float(self.facts.get("task_seconds", 0)) / 60

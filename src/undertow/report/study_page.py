@@ -74,7 +74,7 @@ def _texts(own: SavedStudy) -> dict[str, Any]:
         "id": f"{own.name.replace('/', '-')}-{own.scale}",
         "name": own.name, "scale": own.scale, "title": str(facts.get("title", own.name)),
         "source": str(facts.get("source", "")),
-        "seeds": f"{own.seeds} seed{'s' * (own.seeds != 1)}", "time": _time(own.minutes),
+        "seeds": own.seed_words, "time": _time(own.minutes),
         "claims": [{**claim, "meaning": MEANINGS.get(claim["verdict"], "unknown")} for claim in own.claims],
         "holds": f"{holds} of {claims}", "command": own.command,
         "within": f"{own.within} of {len(own.compared)}" if len(own.compared) else "–",
