@@ -69,7 +69,7 @@ class SavedStudy:
     def seed_words(self) -> str:
         """`3 seeds`, or `1 of 3 seeds` where the others have not run."""
         done = self.rows["seed"].nunique() if len(self.rows) else 0
-        return f"{self.seeds} seed{'s' * (self.seeds != 1)}" if done >= self.seeds else f"{done} of {self.seeds} seeds"
+        return f"{done} of {self.seeds} seeds" if done < self.seeds else f"{done} seed{'s' * (done != 1)}"
 
     @property
     def minutes(self) -> float:
