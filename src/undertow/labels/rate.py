@@ -19,7 +19,8 @@ near borders most of them are wrong, hide from it: a quarter of what is contradi
 the share of wrong labels is from the surest samples to the less sure. Where it is steady, noise does not follow the
 input, and the overlap that voters show by differing is taken off (`HonestCounts.if_of_classes`). Where voters differ
 even on what they are surest of, the more so if they differ more often than labels contradict them, labels may follow
-the input (rules, for example) so well that half of those that are agreed with are wrong.
+the input (rules, for example) so well that half of those that are agreed with are wrong. Where every view has learned
+the labels nothing bounds a rule, unless noise of classes is seen (`unseen_rules`).
 """
 
 from __future__ import annotations
@@ -103,9 +104,7 @@ class LabelEvidence:
     tenths: tuple[tuple[float, float], ...] = ()  # contradicted, and differing voters, by sureness
     if_of_classes: float = 1.0  # a bound for noise that does not follow the input
     drawn: float = 0.0  # labels wrong by an even draw, by honest voters
-    only_taught: bool = (
-        False  # whether each view is of a network that learned these labels, for however short a time
-    )
+    only_taught: bool = False  # whether each view is of a network that learned these labels
 
     @classmethod
     def of(
