@@ -55,6 +55,20 @@ def test_a_memorising_run(audited):
     assert result.measures["noise"] == pytest.approx(458 / 1297)
 
 
+def test_the_headline_offers_what_does_best(audited):
+    """Fails if it offers a repair where an earlier epoch, as it is, does better: they would contradict each other."""
+    result = audited("memorising")
+    seen = result.evidence
+    repaired = max(one.after for _, one in seen.worthwhile_repairs().values())
+    assert seen.accuracy(12).value > repaired
+    assert seen.ahead_of_repair() == 12
+    assert result.headline.endswith(" Use epoch 12.")
+    assert "Epoch 12 as it is does better" in result.verdict.topic("repair").sentence
+
+    only_late = replace(seen, answers=replace(seen.answers, at={30: seen.answers.at[30]}))
+    assert only_late.ahead_of_repair() is None
+
+
 def test_a_clean_run(audited):
     result = audited("clean")
     found = answers(result)

@@ -168,6 +168,15 @@ class Evidence:
         """Those of them that the gate takes."""
         return {kind: (layer, one) for kind, (layer, one) in self.repaired().items() if one.accepted}
 
+    def ahead_of_repair(self) -> int | None:
+        """The best checkpoint, where it clearly beats the last and, as it is, does better than any repair of that."""
+        drop = self.drop()
+        top = None if self.best is None else self.accuracy(self.best)
+        after = [one.after or 0.0 for _, one in self.worthwhile_repairs().values()]
+        if drop is None or drop.low <= 0 or top is None or top.value <= max(after, default=0.0):
+            return None
+        return self.best
+
     def cuts(self) -> dict[str, CutResult]:
         """Composites by cut, as far as they reach the last checkpoint."""
         return {} if self.composites is None else self.composites.cuts

@@ -70,6 +70,9 @@ def _left(seen: Evidence, by_topic: dict[str, Finding]) -> str:
     if not gains:
         probe = PROBES.get(found.probe, found.probe)
         return f"{layer_name(found.layer)} still knows {percent(found.probed.value)} ({probe})."
+    best = seen.ahead_of_repair()
+    if best is not None:
+        return f"Use {at_words(seen, best)}."
     return f"Repair returns {100 * max(gains):.1f} points."
 
 

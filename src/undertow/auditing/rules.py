@@ -145,19 +145,19 @@ def _repair(seen: Evidence) -> Finding:
     told = " and ".join(_gain(kind, layer, one) for kind, (layer, one) in found.items())
     taken = seen.worthwhile_repairs()
     if taken:
-        better, most = max(taken.values(), key=lambda one: one[1].gain or 0.0)
-        text = f"{told[0].upper()}{told[1:]} on held-out samples.{_without_repair(seen, most)}"
+        better, _ = max(taken.values(), key=lambda one: one[1].gain or 0.0)
+        text = f"{told[0].upper()}{told[1:]} on held-out samples.{_without_repair(seen)}"
         return Finding("repair", text, "yes", {**numbers, "layer": better})
     if all((one.gain or 0.0) <= 0 for _, one in found.values()):
         return Finding("repair", f"Nothing to gain: {told}.", "no", numbers)
     return Finding("repair", f"Cannot tell whether it helps: {told}.", "cannot tell", numbers)
 
 
-def _without_repair(seen: Evidence, most: Judgement) -> str:
+def _without_repair(seen: Evidence) -> str:
     """A sentence more where an earlier checkpoint, as it is, does better than the best repair of the last."""
-    drop, best = seen.drop(), seen.best
+    best = seen.ahead_of_repair()
     top = None if best is None else seen.accuracy(best)
-    if drop is None or drop.low <= 0 or best is None or top is None or top.value <= (most.after or 0.0):
+    if best is None or top is None:
         return ""
     where = at_words(seen, best)
     return f" {where[0].upper()}{where[1:]} as it is does better: {percent(top.value)}."
