@@ -89,6 +89,7 @@ def entry(own: SavedStudy) -> Entry:
     return {
         "study": own.name, "scale": own.scale, "command": own.command, "seeds": own.seeds,
         "seeds_done": done["seed"].nunique() if len(done) else own.seeds, "done": len(done),
+        "cases_done": done["case"].nunique() if len(done) else 0,
         "minutes": round(own.minutes, 1), "rows": facts.get("rows", ""), "recipe": facts.get("recipe", ""),
         "unfinished": facts.get("unfinished", 0), "claims": own.claims,
         "numbers": [_number(line) for line in own.compared.to_dict("records")],
@@ -229,11 +230,16 @@ def _claim_line(one: Entry) -> list[str]:
 
 
 def _seeds(own: Entry) -> str:
-    """`laptop, 3`, or `laptop, 1 of 3` where seeds or cases are missing."""
-    wanted = max(own["seeds"], find_study(own["study"]).seeds)
-    done = own.get("seeds_done", own["seeds"])
-    partly = ", not all cases" if own["unfinished"] and done >= wanted else ""
-    return f"{own['scale']}, {done}" + (f" of {wanted}" if done < wanted else partly)
+    """`laptop, 3`, or `laptop, 1 of 3, 2 of 4 cases` where seeds or cases are missing."""
+    study = find_study(own["study"])
+    wanted, cases = max(own["seeds"], study.seeds), len(study.at(own["scale"]).cases)
+    done, there = own.get("seeds_done", own["seeds"]), own.get("cases_done", cases)
+    parts = [f"{own['scale']}, {done}" + f" of {wanted}" * (done < wanted)]
+    if there < cases:
+        parts.append(f"{there} of {cases} cases")
+    elif own["unfinished"] and done >= wanted:
+        parts.append("not all cases with all")
+    return ", ".join(parts)
 
 
 def _why(one: Entry) -> str:

@@ -13,7 +13,13 @@ from undertow.studies.recipe import Case, ScaleChange, Study
 from undertow.studies.richness.image_claims import RICH, compared, table_3
 from undertow.studies.richness.residual_nets import MEASURE, NOTHING_LEARNED, OPTIONS
 from undertow.studies.richness.spectrum_figures import spectra_and_bars
-from undertow.studies.richness.training_settings import CIFAR100, vgg
+from undertow.studies.richness.training_settings import (
+    CIFAR100,
+    LAPTOP_PLAIN_VGG,
+    LAPTOP_VGG,
+    NARROW_VGG,
+    vgg,
+)
 from undertow.training.config import TrainConfig
 
 LAZY = 0.3
@@ -54,16 +60,8 @@ batch_norm = Study(
             minutes=0.1,
         ),
         "laptop": ScaleChange(
-            train={
-                "data": "cifar10", "alpha": 1 / 3, "augment": "none", "train_size": 1000, "test_size": 800,
-                "optimiser": "adam", "lr": 1e-3, "schedule": "cosine", "batch_size": 32, "epochs": 120,
-            },
-            cases={
-                "without": {"model": "vgg16:width=8,dropout=0"},
-                "batch norm": {"model": "vgg16bn:width=8,dropout=0"},
-            },
-            because="an eighth of the width, ten classes, 1,000 pictures without augmentation; Adam, because SGD "
-            "hardly leaves the small initial weights of a narrow VGG-16 without batch norm",
+            cases={"without": LAPTOP_PLAIN_VGG, "batch norm": LAPTOP_VGG},
+            because=f"{NARROW_VGG}; ten classes",
             minutes=2.2,
         ),
     },
@@ -79,9 +77,9 @@ batch_norm = Study(
         ),
         Claim("test accuracy is higher with batch norm", compared(_NORMS, lambda test: test[1] > test[0], "accuracy")),
         Claim(
-            "with batch norm only C features are significant, without it eigenvalues decay slowly: the effective "
-            "dimension is lower with it",
-            compared(_NORMS, lambda dimension: dimension[1] < dimension[0], "dimension"),
+            "with batch norm only C features are significant, without it eigenvalues decay slowly: they fall further "
+            "behind the C-th with it",
+            compared(_NORMS, lambda fall: fall[1] < fall[0], "fall"),
             place="figure 3",
         ),
     ),
