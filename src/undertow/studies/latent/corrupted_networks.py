@@ -74,7 +74,7 @@ labels at a degree of 0.8. With CIFAR-10 it is the other way round."""
 MANY = (0.4, 0.6)
 """Degrees at which a laptop's MLP-MNIST has as many pictures of a class as units, or more: the order of subspaces and
 logistic probes needs them. It takes five times as long."""
-_MANY_PICTURES: Mapping[str, Any] = {**_SMALL_MLP, "train_size": 10_000, "test_size": 10_000}
+_MANY_PICTURES: Mapping[str, Any] = {**_SMALL_MLP, "train_size": 10_000, "test_size": 5000}
 
 SMOKE: Mapping[str, Mapping[str, Any]] = {
     "MLP-MNIST": {"data": "digits", "model": "mlp:16-16", "train_size": 200, "test_size": 100, "epochs": 2},
