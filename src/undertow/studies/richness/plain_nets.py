@@ -90,6 +90,10 @@ batch_norm = Study(
 # ---------------------------------------------------------------------------------------------- last layer only
 
 _PARTS = ("full backpropagation", "last layer only")
+_TRAINED = "split train, checkpoint last"
+_NOT_SO_FAR = (
+    "the paper's CNN has other random features, its layers are not named; ours fit 98 % of 6,000 pictures at best"
+)
 _CNN = TrainConfig(
     model="cnn:units=1024", data="mnist", scaling="none", loss="mse", alpha=1 / 3, optimiser="adam", lr=1e-3,
     batch_size=128, epochs=100, test_at="checkpoints", checkpoints="every:1000",
@@ -113,16 +117,19 @@ last_layer_only = Study(
             minutes=0.1,
         ),
         "laptop": ScaleChange(
-            train={"train_size": 6000, "test_size": 2000, "batch_size": 64},
+            train={"train_size": 2000, "test_size": 2000, "batch_size": 64},
             cases={
-                "full backpropagation": {"epochs": 6},
-                "last layer only": {"epochs": 25, "lr": 2e-2, "schedule": "cosine"},
+                "full backpropagation": {"epochs": 18},
+                "last layer only": {"epochs": 60, "lr": 5e-2, "schedule": "cosine"},
             },
-            because="a tenth of the pictures; the last layer alone needs larger steps and more epochs to fit them",
+            because="so few pictures that the last layer alone fits them; it needs larger steps and more epochs",
             minutes=1.3,
         ),
     },
-    published=table_3(_PARTS, ((0.043, 0.005), (0.51, 0.008)), (99.1, 96.8), (100, 99.7)),
+    published=tuple(
+        replace(one, cause=_NOT_SO_FAR) if (one.case, one.place) == (_PARTS[1], _TRAINED) else one
+        for one in table_3(_PARTS, ((0.043, 0.005), (0.51, 0.008)), (99.1, 96.8), (100, 99.7))
+    ),
     claims=(
         Claim(
             "rich when the whole network is trained (D_LR < .1), lazy otherwise (D_LR > .3)",
@@ -132,8 +139,8 @@ last_layer_only = Study(
             "both are right on over 95 % of the test samples",
             compared(_PARTS, lambda test: min(test) > 0.95, "accuracy"),
             place="figure 16",
-            cause="ours: too few pictures; of 4,000 even the exact solution for the last layer, by least squares, "
-            "has 98 % of the training and 94 % of the test samples right",
+            cause="ours: the paper does not name its CNN's layers; of ours even the exact solution for the last "
+            "layer, by least squares, has 94 % of the test samples right after 6,000 pictures and 95 % after 20,000",
         ),
     ),
     figure=spectra_and_bars,
