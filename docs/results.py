@@ -89,6 +89,7 @@ def entry(own: SavedStudy) -> Entry:
     return {
         "study": own.name, "scale": own.scale, "command": own.command, "seeds": own.seeds,
         "seeds_done": done["seed"].nunique() if len(done) else own.seeds, "done": len(done),
+        "cases_done": done["case"].nunique() if len(done) else 0,
         "minutes": round(own.minutes, 1), "rows": facts.get("rows", ""), "recipe": facts.get("recipe", ""),
         "unfinished": facts.get("unfinished", 0), "claims": own.claims,
         "numbers": [_number(line) for line in own.compared.to_dict("records")],
@@ -161,7 +162,7 @@ def names_in(room: str) -> list[str]:
 def _total(room: str, ledger: Ledger) -> list[object]:
     claims = [one for name in names_in(room) for one in claims_of(name, ledger) if not one["ours"]]
     count = Counter(one["verdict"] for one in claims)
-    numbers = [one for name in names_in(room) for own in current(name, ledger) for one in own["numbers"]]
+    numbers = [one for *_, one in numbers_in(room, ledger)]
     near = [one for one in numbers if one["reachable"]]
     whole = [name for name in names_in(room) if any(map(_is_whole, current(name, ledger)))]
     return [
@@ -177,15 +178,37 @@ def _is_whole(own: Entry) -> bool:
 
 
 def claims_of(name: str, ledger: Ledger) -> list[Entry]:
-    """Every claim of a study's recipe with its last verdict, of the largest scale that ran."""
+    """Every claim of a study's recipe with its verdict at the largest scale whose cases all ran."""
     own = current(name, ledger)
-    told = {one["claim"]: {**one, "entry": entry} for entry in own for one in entry["claims"]}
+    told: dict[str, list[Entry]] = {}
+    for entry in own:
+        for one in entry["claims"]:
+            told.setdefault(one["claim"], []).append({**one, "entry": entry})
     empty = {"verdict": NOT_RUN, "numbers": "", "entry": None}
     return [
-        {**empty, **told.get(claim.text, {}), "claim": claim.text, "ours": claim.ours, "place": claim.place,
-         "cause": claim.cause, "study": name}
+        {**empty, **_decisive(told.get(claim.text, [])), "claim": claim.text, "ours": claim.ours,
+         "place": claim.place, "cause": claim.cause, "study": name}
         for claim in find_study(name).claims
     ]  # fmt: skip
+
+
+def _decisive(told: Sequence[Entry]) -> Entry:
+    """The verdict that counts, small scales first: a larger scale's, unless cases of it are missing or cannot tell."""
+    if not told:
+        return {}
+    chosen = max(
+        told, key=lambda one: (_all_cases(one["entry"]), one["verdict"] != "cannot tell", told.index(one))
+    )
+    return {
+        **chosen,
+        "beside": [one for one in told if one is not chosen and one["verdict"] != "cannot tell"],
+    }
+
+
+def _all_cases(own: Entry) -> bool:
+    """Every case of the scale has rows."""
+    cases = len(find_study(own["study"]).at(own["scale"]).cases)
+    return own.get("cases_done", cases) >= cases
 
 
 NUMBERS = ("number", "paper", "ours (range over seeds)", "tolerance", "scale, seeds", "verdict", "study")
@@ -209,10 +232,14 @@ def _paper(room: str, ledger: Ledger) -> list[str]:
 
 
 def numbers_in(room: str, ledger: Ledger) -> list[tuple[str, Entry, Entry]]:
-    """The paper's numbers that have one of ours: study, outcome, number."""
-    return [
-        (name, own, one) for name in names_in(room) for own in current(name, ledger) for one in own["numbers"]
-    ]
+    """The paper's numbers that have one of ours, each once, at the largest scale: study, outcome, number."""
+    found = {
+        (name, one["case"], one["measure"], one["where"]): (name, own, one)
+        for name in names_in(room)
+        for own in current(name, ledger)
+        for one in own["numbers"]
+    }
+    return list(found.values())
 
 
 def _claim_line(one: Entry) -> list[str]:
@@ -225,15 +252,23 @@ def _claim_line(one: Entry) -> list[str]:
     reason = (one["cause"] or "cause not known") if fails else _why(one)
     marked = MARKS[one["verdict"]] + (f": {reason}" if reason else "")
     seen = counted + tested or ("" if one["verdict"] == "cannot tell" else _cut(_plain(one["numbers"])))
-    return [one["claim"], one["place"], seen, _seeds(entry), marked, _link(one["study"])]
+    also = "".join(
+        f"; {_seeds(other['entry'])}: {MARKS[other['verdict']]}" for other in one.get("beside", ())
+    )
+    return [one["claim"], one["place"], seen, _seeds(entry), marked + also, _link(one["study"])]
 
 
 def _seeds(own: Entry) -> str:
-    """`laptop, 3`, or `laptop, 1 of 3` where seeds or cases are missing."""
-    wanted = max(own["seeds"], find_study(own["study"]).seeds)
-    done = own.get("seeds_done", own["seeds"])
-    partly = ", not all cases" if own["unfinished"] and done >= wanted else ""
-    return f"{own['scale']}, {done}" + (f" of {wanted}" if done < wanted else partly)
+    """`laptop, 3`, or `laptop, 1 of 3, 2 of 4 cases` where seeds or cases are missing."""
+    study = find_study(own["study"])
+    wanted, cases = max(own["seeds"], study.seeds), len(study.at(own["scale"]).cases)
+    done, there = own.get("seeds_done", own["seeds"]), own.get("cases_done", cases)
+    parts = [f"{own['scale']}, {done}" + f" of {wanted}" * (done < wanted)]
+    if there < cases:
+        parts.append(f"{there} of {cases} cases")
+    elif own["unfinished"] and done >= wanted:
+        parts.append("not all cases with all")
+    return ", ".join(parts)
 
 
 def _why(one: Entry) -> str:
@@ -350,7 +385,8 @@ def picture(own: SavedStudy, folder: Path) -> str:
         written = io.BytesIO()
         small.quantize(32, Image.Quantize.MAXCOVERAGE).save(written, "PNG", optimize=True)
         if written.tell() <= MOST_BYTES:
-            name = f"pictures/study-{own.name.replace('/', '-')}.png"
+            scale = "" if own.scale == "laptop" else f"-{own.scale}"
+            name = f"pictures/study-{own.name.replace('/', '-')}{scale}.png"
             (folder / "pictures").mkdir(exist_ok=True)
             (folder / name).write_bytes(written.getvalue())
             return name

@@ -72,6 +72,16 @@ def test_wrong_names_are_answered(capsys, tmp_path):
     assert "wanted names of studies, or --all" in capsys.readouterr().err
 
 
+def test_one_case_is_run_by_its_name(capsys, tmp_path):
+    command = smoke("richness/nystrom", tmp_path)
+    assert main([*command, "--cases", "exponent 1", "--cases", "exponent 2"]) == 0
+    out = capsys.readouterr().out
+    assert "2/2  richness/nystrom, exponent 2, seed 0" in out
+    assert "exponent 0.5" not in out
+    assert main([*command, "--cases", "exponent"]) == 2
+    assert "Did you mean 'exponent 2' or 'exponent 1'" in capsys.readouterr().err
+
+
 @pytest.fixture
 def no_data(monkeypatch, tmp_path):
     """Neither a mirror nor an earlier download nor the network."""
@@ -90,6 +100,14 @@ def test_missing_data_stops_before_any_training(capsys, tmp_path, no_data):
     assert "UNDERTOW_DATA" in error
     assert not (tmp_path / "out" / "runs").exists()
     assert not (tmp_path / "out" / "richness").exists()
+
+
+def test_a_case_needs_its_own_data_alone(capsys, tmp_path, no_data):
+    names = ["temporal/memory", "--scale", "paper", "--out", str(tmp_path / "out"), "--workers", "1"]
+    assert main(["study", "run", *names, "--cases", "conv net on SVHN"]) == 1
+    error = capsys.readouterr().err
+    assert "svhn: " in error
+    assert "mnist" not in error
 
 
 def test_a_finished_study_needs_no_data(capsys, tmp_path, monkeypatch):

@@ -36,6 +36,26 @@ def test_finished_tasks_are_not_run_again(tmp_path):
     assert check_studies([find_study(NAME)], "smoke", 2, tmp_path) == []
 
 
+def test_one_case_alone_leaves_the_others_unfinished(tmp_path):
+    told = []
+    outcome = run_study(NAME, "smoke", out=tmp_path, cases=["exponent 1"], progress=told.append)
+    assert [one.task.arguments["case"] for one in told] == ["exponent 1"]
+    assert outcome.findings.cases == ("exponent 1",)
+    assert outcome.facts["unfinished"] == 3
+    assert len(check_studies([find_study(NAME)], "smoke", 1, tmp_path)) == 1
+    assert check_studies([find_study(NAME)], "smoke", 1, tmp_path, ["exponent 1"]) == []
+    whole = run_study(NAME, "smoke", out=tmp_path, progress=told.append)
+    assert len(told) == 4, "the case that was done is not run again"
+    assert whole.facts["unfinished"] == 0
+
+
+def test_an_unknown_case_is_told_with_its_neighbours_before_any_work(tmp_path):
+    told = r"There is no case of richness/nystrom 'exponent'\. Did you mean 'exponent 2'"
+    with pytest.raises(UnknownName, match=told):
+        run_study(NAME, "smoke", out=tmp_path, cases=["exponent"])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_task_that_fails_stops_no_other_and_is_told(tmp_path):
     study = find_study(NAME)
     broken = Case("exponent 1", options={"exponent": "much"})

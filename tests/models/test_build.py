@@ -65,6 +65,7 @@ def attention_block(width: int) -> int:
         ("resnet18:pool", CIFAR, 10, 11_173_962),
         ("resnet18", CIFAR, 100, 11_220_132),
         ("resnet18:preact", CIFAR, 10, 11_171_146),
+        ("resnet18:preact,closed", CIFAR, 10, 11_171_146 + 2 * 512),
         ("vgg16", CIFAR, 10, VGG_CONVS + dense(512, 4096, 4096, 10)),
         ("vgg16bn", CIFAR, 100, VGG_CONVS + 8_448 + dense(512, 4096, 4096, 100)),
         (

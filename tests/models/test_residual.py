@@ -71,10 +71,10 @@ def test_resnet8_by_its_formula():
     torch.testing.assert_close(model(x), logits, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("preact", [False, True])
-def test_resnet18_by_its_formula(preact: bool):
-    """Catches a projection on the wrong input, and a missing or added norm in the pre-activated variant."""
-    model = shaken("resnet18:width=2,pool" + ",preact" * preact)
+@pytest.mark.parametrize(("preact", "closed"), [(False, False), (True, False), (True, True)])
+def test_resnet18_by_its_formula(preact: bool, closed: bool):
+    """Catches a projection on the wrong input, and a missing or added norm in the pre-activated variants."""
+    model = shaken("resnet18:width=2,pool" + ",preact" * preact + ",closed" * closed)
     x = rand(2, *CIFAR)
     h = F.conv2d(x, model.stem.conv.weight, padding=1)
     h = h if preact else F.relu(norm(h, model.stem.norm))
@@ -82,6 +82,7 @@ def test_resnet18_by_its_formula(preact: bool):
     for layer in (model.layer1, model.layer2, model.layer3, model.layer4):
         for part in layer:
             h = pre_activated(part, h) if preact else post_activated(part, h)
+    h = F.relu(norm(h, model.avg_pool.norm)) if closed else h
     logits = h.mean((2, 3)) @ model.head.weight.T + model.head.bias
     torch.testing.assert_close(model(x), logits, rtol=1e-10, atol=1e-12)
 

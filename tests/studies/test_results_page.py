@@ -27,20 +27,20 @@ def results():
     return module
 
 
-def outcome_rows(seeds=2):
+def outcome_rows(seeds=2, values=(0.05, 0.3, 0.6)):
     """D_LR rises with alpha; nothing else was measured."""
     return [
         {"case": case, "seed": seed, "measure": "d_lr", "value": value + seed / 100, "split": "test"}
-        for case, value in (("alpha 0.2", 0.05), ("alpha 2", 0.3), ("alpha 20", 0.6))
+        for case, value in zip(("alpha 0.2", "alpha 2", "alpha 20"), values, strict=False)
         for seed in range(seeds)
     ]
 
 
-def save(folder, scale, failures=(), seeds=2):
+def save(folder, scale, failures=(), seeds=2, values=(0.05, 0.3, 0.6)):
     facts = {"seeds": seeds, "task_seconds": 120.0, "changes": ["epochs 9 → 3"], "failures": list(failures),
              "unfinished": 4 * bool(failures)}  # fmt: skip
     place = folder / NAME / scale
-    StudyOutcome.of(find_study(NAME), scale, pd.DataFrame(outcome_rows(seeds)), facts).save(place)
+    StudyOutcome.of(find_study(NAME), scale, pd.DataFrame(outcome_rows(seeds, values)), facts).save(place)
     Image.effect_noise((2400, 2400), 80).save(place / "figure.png")
 
 
@@ -96,6 +96,30 @@ def test_an_outcome_with_fewer_networks_does_not_replace_one_with_more(results, 
     pages(results, tmp_path, tmp_path / "small")
     assert json.loads((tmp_path / "results.json").read_text())[f"{NAME} laptop"]["seeds_done"] == 3
     assert "kept as it was, with 9 networks" in capsys.readouterr().out
+
+
+def ordered(first):
+    return next(line for line in first.splitlines() if line.startswith("| D_LR grows with alpha"))
+
+
+def test_the_largest_scale_counts_and_each_number_once(results, tmp_path):
+    save(tmp_path / "out", "laptop")
+    save(tmp_path / "out", "paper", values=(0.6, 0.3, 0.05))
+    first, _ = pages(results, tmp_path, tmp_path / "out")
+    assert "| paper, 2 of 5 | **does not hold**" in ordered(first)
+    assert ordered(first).endswith(
+        "; laptop, 2 of 5: holds | [richness/target-scale](results/richness.md#richnesstarget-scale) |"
+    )
+    assert first.count("| alpha 0.2: d\\_lr split test |") == 1
+
+
+def test_a_larger_scale_without_all_its_cases_decides_nothing(results, tmp_path):
+    save(tmp_path / "out", "laptop")
+    save(tmp_path / "out", "paper", values=(0.6, 0.3))
+    first, studies = pages(results, tmp_path, tmp_path / "out")
+    assert "| laptop, 2 of 5 | holds |" in ordered(first)
+    assert "| paper, 2 of 5, 2 of 3 cases | " in first  # of its numbers
+    assert "Paper scale, 2 seeds" in studies
 
 
 def test_what_another_recipe_gave_is_shown_as_such_and_not_counted(results, tmp_path):

@@ -116,11 +116,16 @@ def test_richer_with_data():
     assert judge(study, 3, curve("d_lr", falling[::-1])).holds is False
 
 
-@pytest.mark.parametrize(("dimension", "holds"), [(10.3, True), (14.0, False)])
-def test_dimension_is_held_against_the_classes(dimension, holds):
+@pytest.mark.parametrize(
+    ("dimension", "fit", "holds"), [(10.3, 1.0, True), (14.0, 1.0, False), (14.0, 0.9, None)]
+)
+def test_dimension_is_held_against_the_classes(dimension, fit, holds):
+    """What has not fitted its pictures says nothing, and a laptop leaves out CIFAR-100."""
     rows = [
         row("effective_dimension_rest", dimension, case="ResNet-18 on MNIST", split="train"),
         row("effective_dimension_rest", 97.0, case="VGG-16 on CIFAR-100", split="train"),
+        row("accuracy", fit, case="ResNet-18 on MNIST", split="train"),
+        row("accuracy", 1.0, case="VGG-16 on CIFAR-100", split="train"),
     ]
     assert judge(find_study("richness/low-rank"), 0, rows).holds is holds
 

@@ -129,7 +129,7 @@ def _settings(config: TrainConfig) -> str:
 
 def run(
     *names: str, all: bool = False, finished: bool = False, scale: str = "laptop", seeds: int | None = None,
-    first_seed: int = 0, out: str = "studies",
+    first_seed: int = 0, cases: tuple[str, ...] = (), out: str = "studies",
     workers: int = 0, memory: str | None = None, engine: str = "local", address: str | None = None,
     cpus: float | None = None, gpus: float | None = None, json: bool = False,
 ) -> None:  # fmt: skip
@@ -142,6 +142,7 @@ def run(
         scale: smoke (seconds), laptop (minutes) or paper (a GPU).
         seeds: repeat with so many seeds; each study's own number when not given: one for smoke, else 3 or 5.
         first_seed: the first of them; another one checks what was found, or tuned, on seed 0.
+        cases: train this case alone, such as "MLP on MNIST"; give it again for another. The rest stays unfinished.
         out: the folder of results, or a URL such as s3://bucket/studies; finished work in it is not done again.
         workers: tasks at once; 0 takes one process for each core, or all that a cluster has.
         memory: the most that one task may take, such as 2GB; ray reserves it on the node.
@@ -159,11 +160,13 @@ def run(
     means, studies = Engine(engine, **settings), find_studies(_asked(names, all))
     which = {study.name: _seeds(study, scale, seeds, first_seed) for study in studies}
     unfinished = [
-        study for study in studies if not finished and check_studies([study], scale, which[study.name], out)
+        study
+        for study in studies
+        if not finished and check_studies([study], scale, which[study.name], out, cases)
     ]
-    settings |= {"finished_only": True} if finished else {}
+    settings |= {"cases": cases} | ({"finished_only": True} if finished else {})
     if not json and len(studies) > 1 and not finished:
-        _estimate(studies, scale, which, out)
+        _estimate(studies, scale, which, out, cases)
     with means.session() if unfinished else nullcontext():
         outcomes = [
             _run_one(study, scale, json=json, seeds=which[study.name], out=out, engine=engine, **settings)
@@ -192,11 +195,13 @@ def _seeds(study: Study, scale: str, seeds: int | None, first: int) -> range:
     return range(first, first + len(many)) if first else many
 
 
-def _estimate(studies: Sequence[Study], scale: str, seeds: Mapping[str, range], out: str) -> None:
+def _estimate(
+    studies: Sequence[Study], scale: str, seeds: Mapping[str, range], out: str, cases: Sequence[str]
+) -> None:
     """What is left to do, before it begins; finished tasks are not done again."""
     from undertow.engine import minutes_left
 
-    found = [minutes_left([study], scale, seeds[study.name], out) for study in studies]
+    found = [minutes_left([study], scale, seeds[study.name], out, cases) for study in studies]
     minutes, unknown = sum(own for own, _ in found), [name for _, names in found for name in names]
     words = f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min"
     more = f", and {', '.join(unknown)}, which nobody has measured" if unknown else ""

@@ -29,6 +29,7 @@ def run_study(
     *,
     seeds: int | range | None = None,
     out: Path | str = "studies",
+    cases: Sequence[str] = (),
     engine: str = "local",
     workers: int = 1,
     memory: str | int | None = None,
@@ -45,6 +46,7 @@ def run_study(
         scale: smoke (seconds), laptop (minutes) or paper (a GPU).
         seeds: so many from 0 on, or a range of them; the study's own number when not given (one for smoke).
         out: a folder, or a URL such as s3://bucket/studies. Finished tasks in it are not run again.
+        cases: train these cases alone; what is not done of the others counts as unfinished. None named trains all.
         engine: local (this machine) or ray (a cluster).
         workers: tasks at once. 1 is this process; 0 takes one for each core, or all that a cluster has.
             With more than 1, call it in a script under `if __name__ == "__main__":`.
@@ -66,11 +68,11 @@ def run_study(
     recipe = find_study(study) if isinstance(study, str) else study
     means = Engine(engine, workers=workers, memory=memory, address=address, cpus=cpus, gpus=gpus)
     if not finished_only:
-        check_studies([recipe], scale, seeds, out)
+        check_studies([recipe], scale, seeds, out, cases)
     began, store = time.monotonic(), Store.under(out)
     numbers = recipe.seeds_at(scale, seeds)
     tasks = recipe.at(scale).tasks(numbers)
-    waiting = [] if finished_only else tasks
+    waiting = [] if finished_only else recipe.at(scale).keep(cases).tasks(numbers)
     failed = run_tasks(waiting, store, workspace=work_folder(out), engine=means, watch=progress)
     facts = {
         "seeds": len(numbers), "first_seed": numbers.start, "task_seconds": round(store.seconds(tasks), 1),
@@ -86,30 +88,34 @@ def run_study(
 
 
 def check_studies(
-    studies: Sequence[Study], scale: Scale | str, seeds: int | range | None, out: Path | str
-) -> list[Study]:
+    studies: Sequence[Study], scale: Scale | str, seeds: int | range | None, out: Path | str,
+    cases: Sequence[str] = (),
+) -> list[Study]:  # fmt: skip
     """Find before any training what would stop it; returns the studies that are not finished in `out`."""
     for study in studies:
         study.change(scale)  # knows the scale
         refuse_other_version(out, f"{study.name}/{scale}")
     store = Store.under(out)
     unfinished = [
-        study for study in studies if store.missing(study.at(scale).tasks(study.seeds_at(scale, seeds)))
+        study
+        for study in studies
+        if store.missing(study.at(scale).keep(cases).tasks(study.seeds_at(scale, seeds)))
     ]
-    check_data(study.at(scale) for study in unfinished)  # one that is finished needs no data
+    check_data(study.at(scale).keep(cases) for study in unfinished)  # one that is finished needs no data
     return unfinished
 
 
 def minutes_left(
-    studies: Sequence[Study], scale: Scale | str, seeds: int | range | None, out: Path | str
-) -> tuple[float, list[str]]:
+    studies: Sequence[Study], scale: Scale | str, seeds: int | range | None, out: Path | str,
+    cases: Sequence[str] = (),
+) -> tuple[float, list[str]]:  # fmt: skip
     """What is not finished in `out`, in minutes on two cores, and the studies whose cost nobody has measured.
 
     A network that several studies share counts once, where the recipes' minutes count it.
     """
     store, left, unknown = Store.under(out), 0.0, list[str]()
     for study in studies:
-        tasks = study.at(scale).tasks(study.seeds_at(scale, seeds))
+        tasks = study.at(scale).keep(cases).tasks(study.seeds_at(scale, seeds))
         missing, minutes = len(store.missing(tasks)), study.change(scale).minutes
         if missing and minutes is None:
             unknown.append(study.name)

@@ -236,6 +236,7 @@ MODELS: Mapping[str, Model] = {
             _width(64),
             Option("pool", False, "a 3x3 max pool of stride 2 after the stem"),
             Option("preact", False, "batch norm and ReLU before each convolution instead of after"),
+            Option("closed", False, "batch norm and ReLU before the average pool too; with preact"),
             _dropout(0.0, "before the head"),
         ),
     ),

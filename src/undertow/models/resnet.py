@@ -1,6 +1,6 @@
 """Residual networks for small images.
 
-    resnet18(Ends("resnet18", (3, 32, 32), 10), width=64, pool=False, preact=False, dropout=0.0)
+    resnet18(Ends("resnet18", (3, 32, 32), 10), width=64, pool=False, preact=False, closed=False, dropout=0.0)
     resnet_cifar(Ends("resnet20", (3, 32, 32), 10), width=16, repeats=3)
 
 Blocks: stem, layer1, layer2, ..., avg_pool, head. A layer is a run of residual blocks at one scale;
@@ -83,11 +83,12 @@ class PreActBlock(nn.Module):
         return self.conv2(self.relu2(self.norm2(self.conv1(active)))) + beside
 
 
-def resnet18(ends: Ends, width: int, pool: bool, preact: bool, dropout: float) -> Network:
-    """Four scales of two residual blocks; `pool` and `preact` are the variants of two papers.
+def resnet18(ends: Ends, width: int, pool: bool, preact: bool, closed: bool, dropout: float) -> Network:
+    """Four scales of two residual blocks; `pool`, `preact` and `closed` are the variants of two papers.
 
     The probing paper puts a max pool after the stem. The richness paper took its network from the
-    double-descent code, whose blocks are pre-activated and whose stem is one bare convolution.
+    double-descent code, whose blocks are pre-activated and whose stem is one bare convolution. That code
+    pools bare sums; the paper's features are activations, so batch norm and ReLU close its last block.
     """
     channels, _, _ = ends.image()
     stem = block(
@@ -99,7 +100,7 @@ def resnet18(ends: Ends, width: int, pool: bool, preact: bool, dropout: float) -
     widths = (width, 2 * width, 4 * width, 8 * width)
     layers = _layers(widths, 2, PreActBlock if preact else _projected)
     names = ("stem", *layers)
-    tail = _tail(widths[-1], ends.outputs, drop(dropout))
+    tail = _tail(widths[-1], ends.outputs, drop(dropout), closed)
     return Network({"stem": stem, **layers, **tail}, (*names, "avg_pool"), names)
 
 
@@ -129,9 +130,12 @@ def _layers(widths: tuple[int, ...], repeats: int, make: MakeBlock) -> dict[str,
     return layers
 
 
-def _tail(features: int, outputs: int, dropout: nn.Module | None = None) -> dict[str, nn.Module]:
+def _tail(
+    features: int, outputs: int, dropout: nn.Module | None = None, closed: bool = False
+) -> dict[str, nn.Module]:
+    activation = {"norm": nn.BatchNorm2d(features), "relu": nn.ReLU()} if closed else {}
     return {
-        "avg_pool": block(pool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), dropout=dropout),
+        "avg_pool": block(**activation, pool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), dropout=dropout),
         "head": nn.Linear(features, outputs),
     }
 

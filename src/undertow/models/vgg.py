@@ -14,6 +14,8 @@ from torch import nn
 from undertow.models.init import zero_bias
 from undertow.models.network import Ends, Network, block, drop
 
+FULL_WIDTH = 64
+"""Channels of the first stage of the network that everyone calls VGG-16."""
 _STAGES = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))  # width over the first width, convolutions
 
 
@@ -35,7 +37,7 @@ def vgg16(ends: Ends, width: int, dropout: float, pad: int, norm: bool) -> Netwo
         "head": nn.Linear(units, ends.outputs),
     }
     net = Network(blocks, (*convolutions, "fc2"), (*convolutions, "fc1", "fc2"))
-    _draw(net)
+    _draw(net, width)
     return net
 
 
@@ -48,16 +50,18 @@ def _stage(inner: int, outer: int, count: int, norm: bool) -> nn.Sequential:
     return block(**parts, pool=nn.MaxPool2d(2))
 
 
-def _draw(net: Network) -> None:
+def _draw(net: Network, width: int) -> None:
     """He's weights by fan-out for convolutions, N(0, 0.01^2) for linear ones, biases 0.
 
     PyTorch's own VGG starts so; its default for layers would let the signal of thirteen
-    convolutions without batch norm fade out.
+    convolutions without batch norm fade out. Linear weights of a narrower network are larger, so that
+    a signal keeps as much of its size as at full width.
     """
+    linear = 0.01 * (FULL_WIDTH / width) ** 0.5
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
             zero_bias(module)
         elif isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=0.01)
+            nn.init.normal_(module.weight, std=linear)
             zero_bias(module)

@@ -8,6 +8,7 @@
         published=(Published("alpha 0.2", "d_lr", 0.049, 0.013, "table 7"), ...),
         claims=(Claim("D_LR rises with alpha", rises),), figure=draw)
     study.at("laptop").tasks(seeds=3)        # pure tasks, for whoever runs them
+    study.at("paper").keep(["MLP on MNIST"])  # one case of them
     study.differences("laptop")              # what that scale changes, in words
 
 The cases are written at the paper's scale; a `ScaleChange` says what a smaller scale does differently, so that
@@ -145,6 +146,10 @@ class Study:
             cases=tuple(_changed(case, change) for case in kept),
             options={**self.options, **change.options},
         )
+
+    def keep(self, names: Sequence[str]) -> Study:
+        """The study with these cases alone; no names keep all."""
+        return replace(self, cases=tuple(map(self.case, dict.fromkeys(names)))) if names else self
 
     def case(self, name: str) -> Case:
         """The case called `name`."""

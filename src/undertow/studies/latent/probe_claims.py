@@ -95,7 +95,7 @@ def peak_and_fall(found: Findings, case: str) -> tuple[bool | None, str]:
 
 
 def scatter(found: Findings, case: str, *accuracies: float) -> float:
-    """Two standard errors of a difference of two accuracies on the case's test samples, over its seeds."""
+    """Two standard errors of a difference of accuracies on the case's test samples, over its seeds."""
     rows = found.of(case, "accuracy", checkpoint="last", probe="model", **TEST)
     many = float(rows["n"].iloc[0]) * rows["seed"].nunique()
     return 2 * math.sqrt(sum(one * (1 - one) for one in accuracies) / many)
@@ -237,18 +237,24 @@ def often_not_always(found: Findings) -> ClaimVerdict:
 
 
 def more_at_high_degrees(found: Findings) -> ClaimVerdict:
-    """In a layer VeLPIC's lead over MASC is larger at the highest degree than at the lowest."""
+    """In a layer VeLPIC's lead over MASC is larger at the highest degree than at the lowest, or smaller.
+
+    Leads that differ by no more than test samples scatter cannot tell.
+    """
     nets = list(dict.fromkeys(map(net_of, corrupted(found))))
     judged: list[CaseVerdict] = []
     for net in nets:
         own = sorted((case for case in corrupted(found) if net_of(case) == net), key=degree_of)
         for layer in hidden(found, own[0]) if len(own) > 1 else ():
-            low, high = (
-                end(found, case, "velpic", layer) - end(found, case, "masc", layer)
-                for case in (own[0], own[-1])
-            )
+            ends = [
+                [end(found, case, probe, layer) for probe in ("velpic", "masc")] for case in (own[0], own[-1])
+            ]
+            low, high = (velpic - masc for velpic, masc in ends)
+            unsure = scatter(found, own[-1], *ends[0], *ends[1])
             words = f"{number(low)} at {degree_of(own[0]):g}, {number(high)} at {degree_of(own[-1]):g}"
-            judged.append(CaseVerdict(f"{net}, {layer}", high > low, words))
+            alike = abs(high - low) <= unsure
+            told = f", less apart than test samples scatter ({number(unsure)})" if alike else ""
+            judged.append(CaseVerdict(f"{net}, {layer}", None if alike else high > low, words + told))
     return ClaimVerdict.of_cases(judged, "most", "VeLPIC minus MASC, ")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from undertow.studies.claims import FITTED, Claim
-from undertow.studies.latent.corrupted_networks import NETS, cases, scaled
+from undertow.studies.latent.corrupted_networks import MANY, NETS, cases, scaled
 from undertow.studies.latent.probe_claims import (
     CNNS,
     HIGH,
@@ -102,7 +102,7 @@ masc_dynamics = Study(
     cases=cases(NETS),
     measure=MEASURE,
     options={"probes": ("masc", "velpic", "logistic"), "logistic_at": "all"},
-    changes=scaled(smoke=0.2, laptop=13, smoke_options=FEW_STEPS, logistic_at=LOGISTIC_AT),
+    changes=scaled(smoke=0.2, laptop=13, smoke_options=FEW_STEPS, many=MANY, logistic_at=LOGISTIC_AT),
     published=(
         *(_final(case, value, probe="model") for case, value, _, _ in _FINAL),
         *(_final(case, value, probe="masc", layer=layer) for case, _, layer, value in _FINAL),
@@ -124,7 +124,7 @@ velpic_dynamics = replace(
     published=tuple(_final(case, value, probe="velpic", layer=layer) for case, layer, value in _LAST_VELPIC),
     claims=knowledge_claims("velpic", "section 6.1, figure 2"),
     figure=dynamics_figure("velpic"),
-    changes=scaled(smoke=0.2, laptop=0, smoke_options=FEW_STEPS, logistic_at=LOGISTIC_AT),
+    changes=scaled(smoke=0.2, laptop=0, smoke_options=FEW_STEPS, many=MANY, logistic_at=LOGISTIC_AT),
 )
 
 velpic_minus_masc = replace(
@@ -142,7 +142,7 @@ velpic_minus_masc = replace(
         ),
         Claim(
             "MASC wins in the later layers of MLP-MNIST and MLP-CIFAR-10",
-            with_pictures(wins("masc", "velpic", "last", nets=MLPS)), FITTED, "section 6.1",
+            with_pictures(each_seed(wins("masc", "velpic", "last", nets=MLPS))), FITTED, "section 6.1",
         ),
         Claim(
             "MASC wins in the early layers of CNN-MNIST and CNN-Fashion-MNIST",
@@ -189,9 +189,11 @@ masc_minus_logistic = replace(
         Claim(
             "in MLPs and CNN-CIFAR-10 logistic wins early layers, MASC later ones",
             with_pictures(
-                over_cases(
-                    two_ends(("logistic", "masc"), ("masc", "logistic")),
-                    nets=(*MLPS, "CNN-CIFAR10", "AlexNet-TinyImageNet"),
+                each_seed(
+                    over_cases(
+                        two_ends(("logistic", "masc"), ("masc", "logistic")),
+                        nets=(*MLPS, "CNN-CIFAR10", "AlexNet-TinyImageNet"),
+                    )
                 )
             ),
             FITTED, "section 7, figure 5",

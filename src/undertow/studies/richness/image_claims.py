@@ -2,7 +2,7 @@
 
     seen(found, ["lr 0.05", "lr 0.2"], "d_lr")              # means at the end of training, on test samples
     judged(found, cases, holds, "D_LR 0.02, 0.04")          # "cannot tell" where a network has not fitted
-    compared(cases, lambda d_lr: d_lr[0] < d_lr[1], "d_lr")  # a check of a claim; also accuracy, carried, dimension
+    compared(cases, lambda d_lr: d_lr[0] < d_lr[1], "d_lr")  # a check of a claim; also accuracy, carried, fall
     carried(found, "lr 0.05", checkpoint="last")            # the share of the outputs in the first C features
 
 The paper's networks fit all their training samples. One that has not says nothing about how it would.
@@ -71,7 +71,7 @@ def compared(
         "d_lr": ("D_LR", lambda found, case: seen(found, [case], "d_lr")[0]),
         "accuracy": ("test accuracy", lambda found, case: seen(found, [case], "accuracy")[0]),
         "carried": ("carried by the first C features", carried),
-        "dimension": ("effective dimension", effective_features),
+        "fall": ("eigenvalue C + 1 over eigenvalue C", fall_behind),
     }
 
     def check(found: Findings) -> ClaimVerdict:
@@ -120,9 +120,11 @@ def carried(found: Findings, case: str, **where: Any) -> float:
     return found.mean(case, "utilisation", position=classes_of(found, case), **{**END, **where})
 
 
-def effective_features(found: Findings, case: str) -> float:
-    """How many features are significant by their eigenvalues, the constant one counted as 1 (equation 9)."""
-    return found.mean(case, "effective_dimension_rest", **TRAIN)
+def fall_behind(found: Findings, case: str) -> float:
+    """The eigenvalue behind the C-th over the C-th: near 0 where only C features are significant."""
+    classes = classes_of(found, case)
+    own, next_one = (found.mean(case, "intensity", position=at, **END) for at in (classes, classes + 1))
+    return next_one / own
 
 
 def each_feature(found: Findings, case: str, measure: str, **where: Any) -> tuple[Array, Array]:

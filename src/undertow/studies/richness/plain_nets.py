@@ -13,7 +13,13 @@ from undertow.studies.recipe import Case, ScaleChange, Study
 from undertow.studies.richness.image_claims import RICH, compared, table_3
 from undertow.studies.richness.residual_nets import MEASURE, NOTHING_LEARNED, OPTIONS
 from undertow.studies.richness.spectrum_figures import spectra_and_bars
-from undertow.studies.richness.training_settings import CIFAR100, vgg
+from undertow.studies.richness.training_settings import (
+    CIFAR100,
+    LAPTOP_PLAIN_VGG,
+    LAPTOP_VGG,
+    NARROW_VGG,
+    vgg,
+)
 from undertow.training.config import TrainConfig
 
 LAZY = 0.3
@@ -54,16 +60,8 @@ batch_norm = Study(
             minutes=0.1,
         ),
         "laptop": ScaleChange(
-            train={
-                "data": "cifar10", "alpha": 1 / 3, "augment": "none", "train_size": 1000, "test_size": 800,
-                "optimiser": "adam", "lr": 1e-3, "schedule": "cosine", "batch_size": 32, "epochs": 120,
-            },
-            cases={
-                "without": {"model": "vgg16:width=8,dropout=0"},
-                "batch norm": {"model": "vgg16bn:width=8,dropout=0"},
-            },
-            because="an eighth of the width, ten classes, 1,000 pictures without augmentation; Adam, because SGD "
-            "hardly leaves the small initial weights of a narrow VGG-16 without batch norm",
+            cases={"without": LAPTOP_PLAIN_VGG, "batch norm": LAPTOP_VGG},
+            because=f"{NARROW_VGG}; ten classes",
             minutes=2.2,
         ),
     },
@@ -79,9 +77,9 @@ batch_norm = Study(
         ),
         Claim("test accuracy is higher with batch norm", compared(_NORMS, lambda test: test[1] > test[0], "accuracy")),
         Claim(
-            "with batch norm only C features are significant, without it eigenvalues decay slowly: the effective "
-            "dimension is lower with it",
-            compared(_NORMS, lambda dimension: dimension[1] < dimension[0], "dimension"),
+            "with batch norm only C features are significant, without it eigenvalues decay slowly: they fall further "
+            "behind the C-th with it",
+            compared(_NORMS, lambda fall: fall[1] < fall[0], "fall"),
             place="figure 3",
         ),
     ),
@@ -92,6 +90,10 @@ batch_norm = Study(
 # ---------------------------------------------------------------------------------------------- last layer only
 
 _PARTS = ("full backpropagation", "last layer only")
+_TRAINED = "split train, checkpoint last"
+_NOT_SO_FAR = (
+    "the paper's CNN has other random features, its layers are not named; ours fit 98 % of 6,000 pictures at best"
+)
 _CNN = TrainConfig(
     model="cnn:units=1024", data="mnist", scaling="none", loss="mse", alpha=1 / 3, optimiser="adam", lr=1e-3,
     batch_size=128, epochs=100, test_at="checkpoints", checkpoints="every:1000",
@@ -115,16 +117,19 @@ last_layer_only = Study(
             minutes=0.1,
         ),
         "laptop": ScaleChange(
-            train={"train_size": 6000, "test_size": 2000, "batch_size": 64},
+            train={"train_size": 2000, "test_size": 2000, "batch_size": 64},
             cases={
-                "full backpropagation": {"epochs": 6},
-                "last layer only": {"epochs": 25, "lr": 2e-2, "schedule": "cosine"},
+                "full backpropagation": {"epochs": 18},
+                "last layer only": {"epochs": 60, "lr": 5e-2, "schedule": "cosine"},
             },
-            because="a tenth of the pictures; the last layer alone needs larger steps and more epochs to fit them",
+            because="so few pictures that the last layer alone fits them; it needs larger steps and more epochs",
             minutes=1.3,
         ),
     },
-    published=table_3(_PARTS, ((0.043, 0.005), (0.51, 0.008)), (99.1, 96.8), (100, 99.7)),
+    published=tuple(
+        replace(one, cause=_NOT_SO_FAR) if (one.case, one.place) == (_PARTS[1], _TRAINED) else one
+        for one in table_3(_PARTS, ((0.043, 0.005), (0.51, 0.008)), (99.1, 96.8), (100, 99.7))
+    ),
     claims=(
         Claim(
             "rich when the whole network is trained (D_LR < .1), lazy otherwise (D_LR > .3)",
@@ -134,8 +139,8 @@ last_layer_only = Study(
             "both are right on over 95 % of the test samples",
             compared(_PARTS, lambda test: min(test) > 0.95, "accuracy"),
             place="figure 16",
-            cause="ours: too few pictures; of 4,000 even the exact solution for the last layer, by least squares, "
-            "has 98 % of the training and 94 % of the test samples right",
+            cause="ours: the paper does not name its CNN's layers; of ours even the exact solution for the last "
+            "layer, by least squares, has 94 % of the test samples right after 6,000 pictures and 95 % after 20,000",
         ),
     ),
     figure=spectra_and_bars,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from undertow.plots import line, panels
-from undertow.studies.claims import Claim, ClaimVerdict
+from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict
 from undertow.studies.findings import Findings, number
 from undertow.studies.recipe import Published, Study
 from undertow.studies.temporal.by_cut import FITS
@@ -40,14 +40,21 @@ _SETTINGS = {
 
 
 def _settles(found: Findings) -> ClaimVerdict:
-    """Training accuracy changes by at most two points in the second half of the epochs."""
+    """Training accuracy changes by at most two points in the second half of the epochs, in each seed's network."""
 
-    def judge(case: str) -> tuple[bool, str]:
-        curve = found.curve(case, "train_accuracy", x="checkpoint")
+    def judge(case: str, seed: int) -> CaseVerdict:
+        curve = found.curve(case, "train_accuracy", x="checkpoint", seed=seed)
         late = curve.mean[len(curve.mean) // 2 :]
-        return float(np.ptp(late)) <= 0.02, f"{case}: from {number(late.min())} to {number(late.max())}"
+        words = f"from {number(late.min())} to {number(late.max())}"
+        return CaseVerdict(f"{case}, seed {seed}", float(np.ptp(late)) <= 0.02, words)
 
-    return ClaimVerdict.of_each(found.cases, judge, "training accuracy in the second half, ", "most")
+    places = [
+        (case, seed)
+        for case in found.cases
+        for seed in sorted(found.rows.loc[found.rows["case"] == case, "seed"].unique())
+    ]
+    judged = [judge(*place) for place in places]
+    return ClaimVerdict.of_cases(judged, "most", "training accuracy in the second half, ")
 
 
 def _training_figure(found: Findings) -> Figure:
