@@ -326,7 +326,7 @@ def test_progress_adds_up_to_the_whole(own):
     assert sum(share for _, share in progress.seen) == pytest.approx(1.0)
     assert {label.partition(",")[0] for label, _ in progress.seen} == {"passes", "composites"}
     assert progress.words.startswith("This takes about ")
-    assert "of memory for features: " in progress.words
+    assert "of memory in all (Python, libraries, model and samples counted): " in progress.words
     planned = parse_size(progress.words.partition(" of disk")[0].rpartition(", ")[2])
     kept = sum(path.stat().st_size for path in (own.path / "cache").iterdir())
     assert kept / 4 < planned < 4 * kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -175,3 +176,11 @@ def test_settings_are_checked_in_fit(settings: dict[str, float], message: str, f
 def test_an_unknown_solver_is_answered_with_near_ones(features: Features) -> None:
     with pytest.raises(UnknownName, match=r"no solver for LogisticProbe 'lbfg'. Did you mean 'lbfgs'"):
         LogisticProbe("lbfg").fit(*features(20, 3))
+
+
+@pytest.mark.parametrize("setting", ["batch_size", "epochs", "max_iter"])
+def test_the_smallest_settings_are_allowed(setting: str, features: Features) -> None:
+    solver = "lbfgs" if setting == "max_iter" else "adam"
+    with warnings.catch_warnings(action="ignore"):  # one step is no convergence
+        probe = LogisticProbe(solver, **{setting: 1}).fit(*features(20, 3))
+    assert np.isfinite(np.asarray(probe.coef_)).all()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from undertow.errors import BadData, BadValue
 from undertow.features.moments import Moments, MomentsAccumulator
+from undertow.features.sketch import ClassSketches
 from undertow.features.wide import TensorRows
 from undertow.latent import MASC
 
@@ -219,3 +220,49 @@ def test_settings_are_checked_in_fit(settings: dict[str, float], message: str, f
         probe.fit(*features(20, 3))
     with pytest.raises(BadValue, match=message):
         probe.fit_moments(Moments.of(*features(20, 3), 4))
+
+
+def test_stored_rows_that_are_all_zero_have_no_subspace(features: Features) -> None:
+    rows, labels = features(80, 200)
+    rows[labels == 2] = 0
+    probe = MASC(0.9).fit_rows([TensorRows(rows, (labels == c).nonzero()[:, 0]) for c in range(4)])
+    assert probe.dimensions_.tolist()[2] == 0
+    assert probe.bases_[2].shape == (200, 0)
+    assert probe.scores(rows)[:, 2].abs().max() == 0
+
+
+def test_stored_rows_keep_to_the_room_for_directions(features: Features) -> None:
+    """Directions have the rows' dtype, and are there twice while they are joined."""
+    rows, labels = features(80, 200)
+    parts = [TensorRows(rows.float(), (labels == c).nonzero()[:, 0]) for c in range(4)]
+    probe = MASC(0.9).fit_rows(parts)
+    assert probe.basis_.dtype == torch.float32
+    size = probe.basis_.nbytes
+    assert MASC(0.9).fit_rows(parts, room=2 * size).dimensions_.tolist() == probe.dimensions_.tolist()
+    with pytest.raises(BadData, match=r"masc's directions take more than the .* that --memory leaves"):
+        MASC(0.9).fit_rows(parts, room=2 * size - 1)
+
+
+@pytest.mark.parametrize("variance", [0.5, 0.9])
+def test_sketches_that_lose_nothing_give_the_same_probe(features: Features, variance: float) -> None:
+    """Classes of fewer rows than a sketch holds are there as they are."""
+    rows, labels = features(60, 40)
+    rows = rows.float()
+    seen = ClassSketches(40, 4, size=32)
+    seen.add(rows, labels)
+    probe = MASC(variance).fit_sketches(seen, labels.bincount())
+    whole = MASC(variance).fit(rows, labels)
+    assert probe.dimensions_.tolist() == whole.dimensions_.tolist()
+    np.testing.assert_allclose(probe.scores(rows), whole.scores(rows), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(probe.shares_, whole.shares_, rtol=0, atol=1e-5)
+    three = MASC(components=3).fit_sketches(seen, labels.bincount())
+    assert three.dimensions_.tolist() == [3] * 4
+
+
+def test_a_sketch_of_a_class_without_rows_has_no_directions(features: Features) -> None:
+    rows, labels = features(60, 40)
+    seen = ClassSketches(40, 5, size=32)
+    seen.add(rows.float(), labels)
+    probe = MASC().fit_sketches(seen, labels.bincount(minlength=5))
+    assert probe.dimensions_.tolist()[4] == 0
+    assert float(probe.shares_[4]) == 0

@@ -45,15 +45,16 @@ def test_features_that_fit_are_held_and_counted_three_times(given, tmp_path):
     assert plan.disk == 0
     assert plan.seconds > 0
     assert str(plan).startswith("12 probes to fit: about ")
-    assert "of memory for features.\n" in str(plan)
+    assert "of memory in all (Python, libraries, model and samples counted).\n" in str(plan)
 
 
 def test_a_wide_layer_says_what_it_takes_on_disk(given, tmp_path):
     """Fails if the plan follows another route than the probes will."""
-    plan = plan_of(given, tmp_path / "out", memory="1MB", batch_size=64)
-    route = choose_route([100] * 3, WIDE, 10**6, batch_size=64)
+    plan = plan_of(given, tmp_path / "out", memory="1.1MB", batch_size=64)
+    route = choose_route([100] * 3, WIDE, 1_100_000, batch_size=64)
     assert route.estimate.stored == COUNT * WIDE * 4
-    assert (plan.memory, plan.disk) == (route.estimate.total, route.estimate.stored)
+    assert route.estimate.total <= plan.memory == 1_100_000  # all of it: MASC's directions take what is left
+    assert plan.disk == route.estimate.stored
     assert "of disk while it works" in str(plan)
 
 

@@ -86,7 +86,7 @@ def test_the_plan_packs_layers_and_reads_the_larger_labels() -> None:
     y = torch.arange(3000) % 3
     train = Samples.of(torch.zeros(3000, 1), y, true=torch.zeros_like(y))  # truly all of one class
     test = Samples.of(torch.zeros(1000, 1), y[:1000])
-    budget = 12 * 10**6
+    budget = 14 * 10**6
     passes, words = plan_groups({"a": 100, "wide": 400, "b": 100, "c": 100}, train, test, 3, budget, 64)
     assert [layers for layers, _ in passes] == [("wide",), ("a", "b"), ("c",)]
     assert [route and route.kind for _, route in passes] == ["moments", None, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from undertow.session import Gauge, Session, SessionConfig, Sight
 from undertow.session.reader import ENTERING
 from undertow.training.seal_again import seal_again
 
-from .nets import EPOCHS, TEST, TRAIN, Counted, held_samples, train_samples
+from .nets import CLASSES, DIM, EPOCHS, TEST, TRAIN, Counted, held_samples, train_samples
 
 LIGHT: dict[str, Any] = {"lenses": ["latent"], "probes": "mean", "fits": "given"}
 
@@ -328,3 +329,71 @@ def test_a_lens_that_cannot_look_is_a_note(opened):
     result = ut.audit(opened(), lenses=["latent", blind], probes="mean", fits="given")
     assert "blind: there is no light." in result.about["settings"]["notes"]
     assert "latent" in set(result.table["lens"])
+
+
+# ---------------------------------------------------------------------- how long a checkpoint was trained
+
+
+def test_epochs_count_themselves(opened):
+    assert [opened().epochs_trained(at) for at in (0, 5)] == [0, 5], (
+        "checkpoint 0 knows nothing: it is untrained"
+    )
+
+
+def test_a_trained_checkpoint_0_had_seen_each_label_once(run, tmp_path):
+    """Lightning and timm call the first epoch 0."""
+    for name, at in (("epoch_0", 2), ("epoch_1", 5)):
+        torch.save(run.model(at).state_dict(), tmp_path / f"{name}.pt")
+    opened = ut.open_run(tmp_path, model=Counted)
+    session = Session(opened, train_samples(), held_samples(), out=tmp_path / "out")
+    assert [session.epochs_trained(at) for at in (0, 1)] == [1, 2]
+    unlabelled = Session(opened, None, held_samples().x, out=tmp_path / "out")
+    assert unlabelled.epochs_trained(1) == 1, "without labels nobody knows that it learned"
+
+
+@pytest.mark.parametrize(("told", "each"), [(None, TRAIN / 64), (12, 12)])
+def test_steps_are_epochs_by_the_log_or_by_batches_of_64(run, tmp_path, told: int | None, each: float):
+    torch.save(run.model(5).state_dict(), tmp_path / "step_30.pt")
+    if told:
+        state = {"epoch": 2.5, "global_step": 30, "log_history": []}
+        (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+    session = Session(
+        ut.open_run(tmp_path, model=Counted), train_samples(), held_samples(), out=tmp_path / "out"
+    )
+    assert session.run.unit == "step"
+    assert session.epochs_trained(30) == pytest.approx(30 / each)
+
+
+class Steps(torch.nn.Module):
+    """Answers three rows of two numbers for each sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(DIM, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x).view(-1, 3, 2)
+
+
+def test_outputs_that_are_no_row_of_numbers_have_no_width(opened, tmp_path):
+    assert opened().outputs == CLASSES
+    assert Session(Steps(), None, held_samples().x, out=tmp_path).outputs == 0
+
+
+class Swallowing(torch.nn.Module):
+    """Takes any names and looks at one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(DIM, CLASSES)
+
+    def forward(self, **entries: torch.Tensor) -> torch.Tensor:
+        return self.layer(entries["x"])
+
+
+def test_an_entry_that_the_model_never_looks_at_is_refused(tmp_path):
+    """Fails if a misspelt mask goes unnoticed."""
+    x = held_samples().x
+    Session(Swallowing(), None, {"x": x}, out=tmp_path).check_fit()
+    with pytest.raises(UnknownName, match="'mask'"):
+        Session(Swallowing(), None, {"x": x, "mask": torch.ones(TEST, 1)}, out=tmp_path).check_fit()

@@ -5,7 +5,8 @@
 
 A comparison, an operator, a constant or a condition is changed, or a statement dropped; words, types, defaults of
 annotations and errors are left alone. The tests of the module run on the changed copy in a process that is forked off
-after the imports, and stop at the first failure. A change that makes them hang is noticed too.
+after the imports, and stop at the first failure. A change that makes them hang is noticed too. One that survives and
+changes no result (no_result.py says why) is counted apart.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from no_result import lost, reason_for
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = "tests/latent/test_contract.py"
@@ -147,11 +150,11 @@ def change(node: ast.AST, way: str) -> None:
             node.__class__, node.__dict__ = ast.Pass, {"lineno": node.lineno, "col_offset": node.col_offset}
 
 
-def mutants(path: Path) -> list[tuple[str, str]]:
-    """Each change to a module: where and which, and the changed source."""
+def mutants(path: Path) -> list[tuple[int, str, str]]:
+    """Each change to a module: its line, which, and the changed source."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     count = len(list(spots(tree)))
-    found: list[tuple[str, str]] = []
+    found: list[tuple[int, str, str]] = []
     for number in range(count):
         own = copy.deepcopy(tree)
         node, way = list(spots(own))[number]
@@ -160,7 +163,8 @@ def mutants(path: Path) -> list[tuple[str, str]]:
         after = ast.unparse(node)[:70].splitlines()[0]
         found.append(
             (
-                f"{path.name}:{node.lineno} {way}: {before} -> {after}",
+                node.lineno,
+                f"{way}: {before} -> {after}",
                 ast.unparse(ast.fix_missing_locations(own)),
             )
         )
@@ -227,7 +231,9 @@ def attack(name: str, many: int, seed: int, part: tuple[int, int], source: Path)
     every = [(path, *one) for path in target.files for one in mutants(source / "undertow" / path)]
     chosen = random.Random(f"{seed} {name}").sample(every, min(many, len(every)))[part[0] - 1 :: part[1]]
     survived: list[str] = []
-    for path, where, text in chosen:
+    harmless = 0
+    for path, line, which, text in chosen:
+        where = f"{Path(path).name}:{line} {which}"
         changed = source / "undertow" / path
         whole = changed.read_text(encoding="utf-8")
         changed.write_text(text, encoding="utf-8")
@@ -235,10 +241,18 @@ def attack(name: str, many: int, seed: int, part: tuple[int, int], source: Path)
             ended = run_tests(source, target, within)
         finally:
             changed.write_text(whole, encoding="utf-8")
-        print(f"{name}: {ended}: {where}", file=sys.stderr, flush=True)
-        survived += [where] if ended == "passed" else []
-    killed = len(chosen) - len(survived)
-    return {"module": name, "of": len(every), "tried": len(chosen), "killed": killed, "survived": survived}
+        why = reason_for(source / "undertow", path, line, which) if ended == "passed" else ""
+        print(
+            f"{name}: {ended}: {where}{f' (changes no result: {why})' * bool(why)}",
+            file=sys.stderr,
+            flush=True,
+        )
+        harmless += bool(why)
+        survived += [where] if ended == "passed" and not why else []
+    return {
+        "module": name, "of": len(every), "tried": len(chosen), "changes no result": harmless,
+        "killed": len(chosen) - harmless - len(survived), "survived": survived,
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -253,6 +267,8 @@ def main() -> None:
     asked = parser.parse_args()
     import torch
 
+    if gone := lost(ROOT / "src" / "undertow"):
+        sys.exit(f"no_result.py: lines that are no longer there: {', '.join(gone)}")
     torch.set_num_threads(1)
     sys.dont_write_bytecode = True
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:

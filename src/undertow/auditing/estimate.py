@@ -2,7 +2,7 @@
 
     found = estimate(session, config, layers, gauges, Work(passes=8, pairs=128))
     found.seconds, found.memory, found.disk        # rough: the machine may be busier later
-    print(found)            # about 40 s, 4.2 MB of disk and 130 MB of memory for features: passes 24 s, ...
+    print(found)            # about 40 s, 4.2 MB of disk and at most 690 MB of memory in all (...): passes 24 s, ...
 
 One batch goes through the model, and the probes are fitted once at each layer on its features; the rest is counting:
 passes, fits, pairs of checkpoints. Fits grow with the samples, which overstates some of them and understates others.
@@ -23,6 +23,7 @@ from undertow.errors import UndertowError
 from undertow.latent.probe_plan import layer_memory, seconds_to_fit, timed
 from undertow.latent.probes_gauge import ProbesGauge
 from undertow.richness.alignment import d_lr
+from undertow.room import further, in_all, taken
 from undertow.session.gauge import Gauge
 from undertow.session.samples import TEST
 from undertow.session.session import Session, count_of
@@ -47,14 +48,16 @@ class Work:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds by stage, bytes of disk, and the most bytes held at once for features.
+    """Seconds by stage, bytes of disk, and the most bytes for features and their products.
 
-    Python with its libraries, the model and the samples come on top.
+    As text it says what the process will hold in all, with Python, its libraries, the model and the samples.
     """
 
     stages: Mapping[str, float]
     memory: int
     disk: int = 0
+    batch: int = 0
+    """Bytes that a batch takes beyond those that were tried."""
 
     @property
     def seconds(self) -> float:
@@ -70,7 +73,7 @@ class Estimate:
             return "nothing new to compute"
         parts = [f"{name} {show_time(each)}" for name, each in self.stages.items() if each >= 0.05]
         listed = f": {', '.join(parts)}" if parts else ""
-        room = f"{show_size(self.disk)} of disk and {show_size(self.memory)} of memory for features"
+        room = f"{show_size(self.disk)} of disk and {in_all(self.memory + self.batch)}"
         return f"about {show_time(self.seconds)}, {room}{listed}"
 
 
@@ -89,8 +92,10 @@ def estimate(
         return found.outputs.reshape(len(found.outputs), -1), found.features
 
     load = timed(lambda: session.model(session.example))
+    before = taken()
     batch()  # the first call pays for what later ones find ready
     outputs, features = batch()
+    larger = further(before, len(outputs), session.config.batch_size)
     each = timed(batch) / len(outputs)  # seconds for a sample
     train, test = count_of(session.samples.train), count_of(session.samples.test)
     matrix = min(test, config.matrix_samples)
@@ -107,7 +112,7 @@ def estimate(
     }
     pairs = work.pairs * matrix * ANSWER
     return Estimate(
-        stages, _memory(session, config, features, outputs, pairs), pairs + _disk(session, gauges)
+        stages, _memory(session, config, features, outputs, pairs), pairs + _disk(session, gauges), larger
     )
 
 

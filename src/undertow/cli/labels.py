@@ -181,10 +181,8 @@ def _search_run(
     if shown.files is None and shown.pixels is None and are_pictures(samples.train.x):
         shown = replace(shown, pixels=samples.train.x)
     with outputs.kept_in(opened.path) as folder:
-        session = Session(
-            opened, samples, config=search_config(config), out=folder, progress=ProgressBar(quiet=quiet)
-        )
-        found = label_errors(session, config=config)
+        session = Session(opened, samples, config=search_config(config), out=folder)
+        found = label_errors(session, config=config, progress=ProgressBar(quiet=quiet))
         if not choose:
             return Searched(found, opened, shown, samples.train.x)
         choice = choose_checkpoint(session, errors=found, config=config)

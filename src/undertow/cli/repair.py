@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from undertow.cli.flags import FLAGS
 from undertow.cli.given_run import Theirs, load_given, open_given
+from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, print_json
 from undertow.repairing.settings import RepairConfig
 
@@ -44,8 +45,9 @@ def repair(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="repair: cannot tell")  # printed below, with the rest
         fixed = mend(
-            opened, load_given(opened, theirs.data, config.scaling), checkpoint=checkpoint, config=config
-        )
+            opened, load_given(opened, theirs.data, config.scaling), checkpoint=checkpoint, config=config,
+            progress=ProgressBar(quiet=json),
+        )  # fmt: skip
     written = _write(fixed, out, onnx) if fixed.accepted else []
     if json:
         print_json({**facts_of(fixed), "written": [str(path) for path in written]})

@@ -63,12 +63,14 @@ def estimate_memory(
     most, classes, rows = max(n_per_class, default=0), len(n_per_class), sum(n_per_class)
     batch = 2 * batch_size * dim * 4  # as it came and sorted by class
     if kind == "moments":
+        directions = classes * dim**2 * 4  # MASC's, at most
         waiting = min(rows, classes * 512 + batch_size) * dim * 4
         # Work: one class's matrix, its copy and the eigensolver's own.
-        return MemoryEstimate(classes * dim**2 * 8 + waiting + batch, 3 * dim**2 * 8)
+        return MemoryEstimate(classes * dim**2 * 8 + directions + waiting + batch, 3 * dim**2 * 8)
     read = 3 * min(READ_BYTES, most * dim * 4)
     if kind == "gram":
-        return MemoryEstimate(batch, 3 * most**2 * 8 + read, rows * dim * 4)
+        # One class's matrix with the eigensolver's own, then its directions in float64, two copies of them.
+        return MemoryEstimate(batch, 3 * most * max(most, dim) * 8 + read, rows * dim * 4)
     # A space of directions in float32, what is taken out of it, and that in float64; matrices within the space.
     space = min(DIRECTIONS, most, dim)
     return MemoryEstimate(batch, 4 * dim * space * 4 + 6 * space**2 * 4 + read, rows * dim * 4)

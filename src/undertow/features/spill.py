@@ -7,14 +7,15 @@
     store.rows(3, labels=true)         # other labels on the same features
     store.close()
 
-Rows of one class lie side by side, so a class is read without touching the others. The file is mapped
-only while a block is copied out: what has been read does not stay in memory.
+Rows of one class lie side by side, so a class is read without touching the others. The file is read, not mapped: mapped
+pages would count as memory of the process.
 """
 
 from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -51,11 +52,14 @@ class StoredRows:
         places = self.places[start:stop]
         if not len(places):
             return torch.empty(0, self.dim)
-        first, count = int(places[0]), int(places[-1] - places[0]) + 1
-        mapped = np.memmap(self.path, np.float32, "r", offset=first * self.dim * 4, shape=(count, self.dim))
-        # Both ways copy, so that the mapping and the pages it brought in end here.
-        together = len(places) == count
-        return torch.from_numpy(np.array(mapped) if together else np.asarray(mapped[places - first]))
+        found = np.empty((len(places), self.dim), np.float32)
+        gaps = (np.flatnonzero(np.diff(places) != 1) + 1).tolist()
+        with self.path.open("rb") as file:
+            for first, last in pairwise([0, *gaps, len(places)]):  # rows that lie side by side
+                file.seek(int(places[first]) * self.dim * 4)
+                if file.readinto(found[first:last].data) < found[first:last].nbytes:
+                    raise RunProblem(f"The features in {self.path} became shorter while they were read.")
+        return torch.from_numpy(found)
 
 
 class FeatureStore:

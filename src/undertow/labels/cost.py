@@ -20,10 +20,9 @@ from undertow.labels.neighbours import DRAWN, MOST_REFERENCES
 from undertow.labels.neighbours import WIDEST as WIDEST_NEAR
 from undertow.labels.shelf import BLOCK_CELLS, TABLES, Shelf
 from undertow.labels.voters import LEADING, WIDEST
+from undertow.room import in_all, whole
 from undertow.sizes import show_size, show_time
 
-PROGRAM = 350_000_000
-"""Bytes that Python and torch take before any sample."""
 TRIAL = 1024
 CELL_OF_VOTER, CELL_AT_LAST, FEATURE, REFERENCE = 20e-9, 80e-9, 20e-9, 1.5e-9
 """Seconds: to fold in a vote for a class, to conclude on it, to find class vectors, to compare with a neighbour."""
@@ -57,10 +56,15 @@ class SearchCost:
 
     @property
     def memory(self) -> int:
-        """Bytes at the peak."""
+        """Bytes of the process at its peak, with Python, its libraries, model and samples."""
+        return whole(self.work)
+
+    @property
+    def work(self) -> int:
+        """Bytes for features, votes and tables."""
         blocks = 10 * 4 * min(BLOCK_CELLS, self._cells) + 4 * 4 * min(COUNTED, self.samples) * self.classes
         own = 0 if self.on_disk else TABLES * 4 * self._cells
-        return PROGRAM + self.features + blocks + own
+        return self.features + blocks + own
 
     @property
     def disk(self) -> int:
@@ -102,7 +106,7 @@ class SearchCost:
     def __str__(self) -> str:
         views = f"{len(self.widths):,} view" + "s" * (len(self.widths) != 1)
         words = f"{self.samples:,} samples, {self.classes:,} classes, {views}: about {show_time(self.seconds)} on one "
-        words += f"core, {show_size(self.memory)} of memory"
+        words += f"core, {in_all(self.work)}"
         if self.disk:
             words += f", {show_size(self.disk)} of disk while it works"
         if self.kept:

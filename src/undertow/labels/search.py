@@ -36,6 +36,7 @@ from undertow.labels.settings import AUTO, LabelConfig
 from undertow.labels.shelf import Shelf
 from undertow.labels.views import Plan, View
 from undertow.labels.votes_gauge import TrainOutputsGauge, VotesGauge, epochs_at, filed, seen_at
+from undertow.room import further, taken
 from undertow.session.gauge import Gauge
 from undertow.session.progress import Progress, python_progress
 from undertow.session.reader import ENTERING
@@ -199,9 +200,10 @@ class LabelSearch:
         session, count = self.session, len(self.given)
         widths = session.widths(self.layers)
         few = take(session.samples.split(TRAIN).x, torch.arange(min(TIMED, count)))
-        begun = time.process_time()
+        before, begun = taken(), time.process_time()
         for _ in session.example_reader.stream(few, list(self.layers)):
             pass
+        larger = further(before, min(TIMED, count), session.config.batch_size)
         a_pass = (time.process_time() - begun) * count / min(TIMED, count)
         sizes = {name: 4 * count * width for name, width in widths.items()}
         rounds = pack(sizes, parse_size(session.config.memory) // 3)
@@ -217,7 +219,8 @@ class LabelSearch:
         ]
         return SearchCost(
             samples=count, classes=self.classes, widths=tuple(voting), others=len(self.numbers), keeps=True,
-            room=table_room(self.config), features=2 * held, passes=a_pass * len(self.numbers) * max(1, len(rounds)),
+            room=table_room(self.config), features=2 * held + larger,
+            passes=a_pass * len(self.numbers) * max(1, len(rounds)),
             filed=max((4 * count * widths[name] for name in wide), default=0),
         )  # fmt: skip
 

@@ -34,6 +34,7 @@ from undertow.latent.masc import MASC
 from undertow.latent.nearest import KNN, NearestMean
 from undertow.latent.probe import MomentsProbe, Probe, by_class, class_means
 from undertow.latent.velpic import VeLPIC
+from undertow.room import give_back
 from undertow.sizes import show_size
 
 PROBES: Mapping[str, Callable[[], Probe]] = {
@@ -119,7 +120,7 @@ def fit_moments(moments: Mapping[str, Moments], probes: Sequence[str], *, room: 
 
 
 def fit_stored(
-    parts: Mapping[str, Sequence[Rows]], probes: Sequence[str], *, thin: bool
+    parts: Mapping[str, Sequence[Rows]], probes: Sequence[str], *, thin: bool, room: int | None = None
 ) -> dict[Key, Outcome]:
     """Fit each probe from rows that are read in blocks, one item per class for each set of labels.
 
@@ -127,14 +128,18 @@ def fit_stored(
         parts: rows of each class, by the name of the set of labels.
         probes: names out of `PROBES`.
         thin: build no matrix (n_c, n_c) of a class with many rows.
+        room: bytes that MASC's directions may take.
     """
     found: dict[Key, Outcome] = {}
     for name, (fit, rows) in product(_ordered(probes), parts.items()):
+        give_back()
         probe, masc = PROBES[name](), found.get((fit, "masc"))
         if isinstance(probe, VeLPIC) and isinstance(masc, MASC):
             means = torch.stack([mean_of(part) for part in rows])
             found[fit, name] = probe.fit_bases(masc.bases_, means, as_tensor(masc.counts_))
-        elif isinstance(probe, MASC | VeLPIC):
+        elif isinstance(probe, MASC):
+            found[fit, name] = _attempt(partial(probe.fit_rows, rows, thin=thin, room=room))
+        elif isinstance(probe, VeLPIC):
             found[fit, name] = _attempt(partial(probe.fit_rows, rows, thin=thin))
         elif isinstance(probe, NearestMean):
             found[fit, name] = _attempt(partial(probe.fit_rows, rows))

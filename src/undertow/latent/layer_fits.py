@@ -35,7 +35,7 @@ def fit_probes(
     passes, _ = plan_groups(dims, rows, nothing, classes, budget, reader.batch_size)
     found: dict[str, Outcome] = {}
     for group, route in passes:
-        source = source_for(stream, rows, nothing, group, route, classes, room_for_fits(budget))
+        source = source_for(stream, rows, nothing, group, route, classes, room_for_fits(budget, route))
         found |= {layer: source.fit(layer, {"given": train.y}, [probe])["given", probe] for layer in group}
         del source  # before the next pass holds its features
     return found

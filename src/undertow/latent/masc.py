@@ -18,7 +18,7 @@ equal scores. A class whose rows are all zero has a subspace of dimension 0 and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import partial
 from itertools import pairwise
@@ -28,7 +28,8 @@ import torch
 from sklearn.utils import Tags
 from torch import Tensor
 
-from undertow.errors import BadValue
+from undertow.errors import BadData, BadValue
+from undertow.features.products import resolution
 from undertow.features.sketch import ClassSketches
 from undertow.features.wide import Rows
 from undertow.latent.arrays import (
@@ -43,6 +44,7 @@ from undertow.latent.arrays import (
 from undertow.latent.probe import MomentsProbe, by_class
 from undertow.latent.subspace import Subspace, of_classes, of_kernel, of_moment, of_stored, self_product
 from undertow.latent.threads import side_by_side
+from undertow.sizes import show_size
 
 if TYPE_CHECKING:
     from undertow.features.moments import Moments
@@ -79,7 +81,12 @@ class MASC(MomentsProbe):
         return [self.basis_[:, a:b] for a, b in pairwise(ends)]
 
     def fit_rows(
-        self, rows: Sequence[Rows], classes: Sequence[Any] | Array | None = None, *, thin: bool = False
+        self,
+        rows: Sequence[Rows],
+        classes: Sequence[Any] | Array | None = None,
+        *,
+        thin: bool = False,
+        room: int | None = None,
     ) -> Self:
         """Learn from rows that are read in blocks, one item per class; for layers wider than a class has rows.
 
@@ -87,11 +94,17 @@ class MASC(MomentsProbe):
             rows: the rows of each class, in the order of the class numbers.
             classes: names of the classes; the numbers by default.
             thin: build no matrix (n_c, n_c) beyond 1024 rows, but read them more often.
+            room: bytes that the directions of all classes may take.
+
+        Raises:
+            BadData: they take more.
         """
         self._check_settings()
         self._start(rows[0].shape[1], torch.tensor([part.shape[0] for part in rows]), classes)
         with as_written(rows[0].device):
-            found = [of_stored(part, thin=thin, **self._wanted()) for part in rows]
+            dtype = rows[0].read(0, 0).dtype
+            each = (of_stored(part, thin=thin, **self._wanted()) for part in rows)
+            found = _within((Subspace(one.basis.to(dtype), one.share) for one in each), room)
             like = found[0].basis[:0]
             self._keep(self._joined(found), like=like)
         return self
@@ -136,12 +149,14 @@ class MASC(MomentsProbe):
         return self._joined(of_classes(rows, by_class(index, counts), **self._wanted()))
 
     def _learn_moments(self, moments: Moments) -> dict[str, Tensor]:
-        return self._joined(
-            [
-                of_moment(moments.second_moment(c), rounding=moments.resolution, **self._wanted())
-                for c in range(moments.classes)
-            ]
+        # Directions of float32 features in float64 would take twice the memory, and score the same.
+        coarse = moments.resolution > resolution(torch.float64)
+        dtype = torch.float32 if coarse else torch.float64
+        each = (
+            of_moment(moments.second_moment(c), rounding=moments.resolution, **self._wanted())
+            for c in range(moments.classes)
         )
+        return self._joined([Subspace(one.basis.to(dtype), one.share) for one in each])
 
     def _joined(self, found: list[Subspace]) -> dict[str, Tensor]:
         """All bases side by side; `found` is emptied, since both together would take twice the memory."""
@@ -179,6 +194,19 @@ class MASC(MomentsProbe):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # on rows of two numbers every subspace is the plane
         return tags
+
+
+def _within(found: Iterable[Subspace], room: int | None) -> list[Subspace]:
+    """All of them, unless they take more than so many bytes: twice their size, while they are joined."""
+    kept: list[Subspace] = []
+    for one in found:
+        kept.append(one)
+        if room is not None and 2 * sum(part.basis.nbytes for part in kept) > room:
+            raise BadData(
+                f"masc's directions take more than the {show_size(room)} that --memory leaves for them; give more, or "
+                "leave masc out"
+            )
+    return kept
 
 
 def _lengths(basis: Tensor, rows: Tensor, sizes: list[int]) -> Tensor:

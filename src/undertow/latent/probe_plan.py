@@ -1,7 +1,7 @@
 """What probes of a run will take, said before they begin: time, memory and disk.
 
     plan = ProbePlan.of(session, gauges, numbers)
-    plan.seconds, plan.memory, plan.disk            # one process; bytes beside model and samples
+    plan.seconds, plan.memory, plan.disk            # one process; bytes for features, their products and probes
     print(plan)
 
 One batch goes through the model and each probe is fitted once on its features; the rest is counting. What cannot be
@@ -24,6 +24,7 @@ from undertow.features.layers import INPUT
 from undertow.latent.layer import PROBES
 from undertow.latent.probes_gauge import ProbesGauge
 from undertow.latent.probes_streamed import streamed_memory
+from undertow.room import further, in_all, taken
 from undertow.session.samples import TRAIN
 from undertow.session.session import Session, count_of
 from undertow.session.sight import pack
@@ -43,6 +44,7 @@ class ProbePlan:
     memory: int
     disk: int
     words: str  # how features are held
+    batch: int = 0  # bytes that a batch takes beyond the one that was tried
 
     @classmethod
     def of(cls, session: Session, gauges: Sequence[ProbesGauge], numbers: Sequence[int]) -> ProbePlan:
@@ -55,20 +57,24 @@ class ProbePlan:
         known = sum(_known(session, one, at) for at in numbers for one in gauges)
         needs = {one.layer: layer_memory(session, one) for one in gauges}
         left = 1 - known / max(whole, 1)
+        before = taken()
         spent = left * len(numbers) * _seconds(session, gauges) if left else 0.0
+        larger = further(before, min(BATCH, len(session.samples.split(TRAIN))), session.config.batch_size)
         held = pack(
             {name: one.held for name, one in needs.items() if not one.work},
             parse_size(session.config.memory) // 3,
         )
         rounds = [3 * sum(needs[name].held for name in one) for one in held]
-        memory = max([*rounds, *(one.total for one in needs.values() if one.work)], default=0)
+        # A layer that goes by files or moments takes what the others leave.
+        by_itself = any(one.work for one in needs.values())
+        memory = parse_size(session.config.memory) if by_itself else max(rounds, default=0)
         disk = max((one.stored for one in needs.values()), default=0)
-        return cls(whole, known, spent, memory, disk, session.memory_words(list(needs)))
+        return cls(whole, known, spent, memory, disk, session.memory_words(list(needs)), larger)
 
     def __str__(self) -> str:
         there = f", {self.known:,} of them there already" if self.known else ""
         disk = f", {show_size(self.disk)} of disk while it works" if self.disk else ""
-        takes = f"about {show_time(self.seconds)}, {show_size(self.memory)} of memory for features{disk}"
+        takes = f"about {show_time(self.seconds)}, {in_all(self.memory + self.batch)}{disk}"
         return f"{self.probes:,} probes to fit{there}: {takes}.\n  {self.words}"
 
 

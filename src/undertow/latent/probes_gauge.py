@@ -103,8 +103,8 @@ def _fitted(
     """Every probe with every set of labels, and what it answers for both splits."""
     session = sight.session
     classes, budget = len(session.samples.classes), parse_size(session.config.memory)
-    room = room_for_fits(budget)
     if sight.holds({TRAIN: (layer,), TEST: (layer,)}):
+        room = room_for_fits(budget)
         found, said = fit_and_answer(sight.features(TRAIN, layer), labels, probes, classes=classes, room=room)
         return found, {TEST: answer_layer(found, sight.features(TEST, layer)), TRAIN: said}
     counts = session.samples.split(TRAIN).y.bincount(minlength=classes).tolist()
@@ -115,6 +115,7 @@ def _fitted(
     def batches(samples: Samples, layers: Sequence[str]) -> Iterator[Batch]:
         return sight.stream(TRAIN if samples is train else TEST, layers)
 
+    room = room_for_fits(budget, route)
     return Moving(batches, train, test, layer, route.kind, classes, room).fit_and_answer(
         layer, labels, probes
     )
@@ -146,12 +147,14 @@ def _in_turns(
 
     Those of one set may be as many numbers as the features, and fitting them takes as much again.
     """
-    if "masc" not in probes or not sight.holds({TRAIN: (layer,), TEST: (layer,)}):
+    if "masc" not in probes:
         return [labels]
-    rows = sight.features(TRAIN, layer)
-    each = rows.numel() * rows.element_size()
-    together = (2 * len(labels) + 1) * each <= room_for_fits(parse_size(sight.session.config.memory))
-    return [labels] if together else [{fit: own} for fit, own in labels.items()]
+    if sight.holds({TRAIN: (layer,), TEST: (layer,)}):
+        rows = sight.features(TRAIN, layer)
+        each = rows.numel() * rows.element_size()
+        if (2 * len(labels) + 1) * each <= room_for_fits(parse_size(sight.session.config.memory)):
+            return [labels]
+    return [{fit: own} for fit, own in labels.items()]
 
 
 def _judged(session: Session, answers: Mapping[str, Tensor]) -> Iterator[Accuracy]:

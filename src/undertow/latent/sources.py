@@ -118,7 +118,7 @@ class Moving:
                 fit: [store.rows(c, labels) for c in range(self._classes)]
                 for fit, labels in label_sets.items()
             }
-            return fit_stored(parts, probes, thin=self._route == "randomised")
+            return fit_stored(parts, probes, thin=self._route == "randomised", room=self._room)
         finally:
             store.close()
 
@@ -178,9 +178,11 @@ Passes = list[tuple[tuple[str, ...], Route | None]]
 """Layers that are taken in one pass; the route of a layer that is not held in memory."""
 
 
-def room_for_fits(budget: int) -> int:
-    """What is left of a memory budget for fitting; the rest is for features."""
-    return budget - budget // 3
+def room_for_fits(budget: int, route: Route | None = None) -> int:
+    """What is left of a memory budget for fitting: beside features, or beside what reading stored ones takes."""
+    if route is None or route.kind == "moments":
+        return budget - budget // 3
+    return budget - route.estimate.total
 
 
 def plan_groups(

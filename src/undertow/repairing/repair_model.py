@@ -16,7 +16,6 @@ without them the answer is "cannot tell" and the model stays as it is, unless `g
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -33,18 +32,23 @@ from undertow.repairing.calibrate import Calibration, calibrate
 from undertow.repairing.gate import Judgement, judge
 from undertow.repairing.graft import Graft, fold_temperature, make_graft, single_layer
 from undertow.repairing.head_edit import HeadEdit, write_head
-from undertow.repairing.head_fits import TOO_WIDE, HeadFitAt, HeadFitGauge, OutputsGauge
+from undertow.repairing.head_fits import TOO_WIDE
 from undertow.repairing.outcome import Repair
 from undertow.repairing.settings import BEST, RepairConfig
+from undertow.repairing.shared_pass import SharedPass
 from undertow.repairing.transfer import LINEAR, linear_parts, reader_with_head
-from undertow.session.answers import AnswersGauge
+from undertow.room import further, in_all, taken
+from undertow.session.progress import NoProgress, Progress
 from undertow.session.reader import ENTERING, Reader
 from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
 from undertow.session.session import Session, session_of
 from undertow.session.splits import Split, check_labels, seen_before, take
+from undertow.sizes import parse_size
 from undertow.training.run import Opened, as_run
 from undertow.training.seeds import stream
 
+TRIED_FIRST = 64
+"""Training samples by which it is told what a pass takes."""
 TRIED = 16
 """Held-out samples on which a repaired model is run to see that it answers as its probe did."""
 NO_EVIDENCE = (
@@ -61,6 +65,7 @@ def repair(
     in_place: bool = False,
     checkpoint: int = -1,
     config: RepairConfig | None = None,
+    progress: Progress | None = None,
     **settings: Any,
 ) -> Repair:
     """Give a classifier a head that is a probe of its features, if held-out samples say that it helps.
@@ -73,6 +78,7 @@ def repair(
         in_place: write into the model itself instead of a copy (its own head only).
         checkpoint: which checkpoint of a run; the last one when not given.
         config: how; or give its fields as `settings`.
+        progress: is told what the work takes.
         settings: fields of `RepairConfig`.
     """
     chosen = config or RepairConfig.of(**settings)
@@ -82,7 +88,9 @@ def repair(
     if isinstance(model, nn.Module):
         if train is None:
             raise BadValue("repair", "the samples that the model was trained on", None, "Give train=(x, y).")
-        return _Work(model, gather_samples(None, train, test, chosen, model), chosen, in_place).repaired(None)
+        return _Work(
+            model, gather_samples(None, train, test, chosen, model), chosen, in_place, progress=progress
+        ).repaired(None)
     if not isinstance(model, Session):
         model = as_run(model, "repair")
         train = model.data().train if train is None and test is not None else train
@@ -91,37 +99,8 @@ def repair(
     if chosen.labels == "noisy" and chosen.test_noise == 0:
         chosen = replace(chosen, test_noise=None)
     at = session.run.checkpoint(checkpoint).at
-    work = _Work(session.model(at), session.samples, chosen, in_place, _Shared(session, at))
+    work = _Work(session.model(at), session.samples, chosen, in_place, SharedPass(session, at), progress)
     return work.repaired(session.run.facts.model)
-
-
-class _Shared:
-    """What a session knows of a checkpoint, from passes that other verbs share."""
-
-    def __init__(self, session: Session, at: int) -> None:
-        self.session, self.at = session, at
-
-    def fits(self, layers: Sequence[str]) -> dict[str, HeadFitAt]:
-        """VeLPIC heads at these layers."""
-        gauges = {layer: HeadFitGauge(layer, self.at) for layer in layers}
-        self.session.visit([OutputsGauge(self.at), *gauges.values()], [self.at])
-        found = {layer: self.session.value(gauge, self.at) for layer, gauge in gauges.items()}
-        return {layer: fit for layer, fit in found.items() if fit is not None}
-
-    def said(self) -> Tensor | None:
-        """(N,) classes that the model answers on training samples, if another verb asked."""
-        found = self.session.value(AnswersGauge(self.session.samples), self.at)
-        return None if found is None else torch.from_numpy(found.said[TRAIN]).long()
-
-    def before(self) -> Tensor | None:
-        """What the model answers on held-out samples (N, C)."""
-        found = self.session.value(OutputsGauge(self.at), self.at)
-        return None if found is None else torch.from_numpy(found.outputs)
-
-    def after(self, layer: str) -> Tensor | None:
-        """What a VeLPIC head on the layer answers on held-out samples (N, C)."""
-        found = self.session.value(HeadFitGauge(layer, self.at), self.at)
-        return None if found is None or found.scores is None else torch.from_numpy(found.scores)
 
 
 class _Work:
@@ -133,8 +112,10 @@ class _Work:
         samples: SessionSamples,
         config: RepairConfig,
         in_place: bool,
-        shared: _Shared | None = None,
+        shared: SharedPass | None = None,
+        progress: Progress | None = None,
     ) -> None:
+        self.progress = progress or NoProgress()
         self.model, self.config, self.in_place = model, config, in_place
         self.train, self.scaling = samples.split(TRAIN), samples.scaling
         self.notes: list[str] = [samples.note] if samples.note else []
@@ -306,6 +287,7 @@ class _Work:
 
     def _fit(self, layers: list[str]) -> dict[str, Probe | str]:
         config = self.config
+        self._plan(layers)
         if self.shared is not None:
             fits = self.shared.fits(layers)
             known: dict[str, Probe | str] = {
@@ -314,6 +296,15 @@ class _Work:
             if len(known) == len(layers):
                 return known
         return fit_probes(self.reader, self.train, self.classes, layers, config.probe, config.memory)
+
+    def _plan(self, layers: list[str]) -> None:
+        """Say what the process will take, by a pass of some samples."""
+        before, few = taken(), take(self.train.x, torch.arange(min(TRIED_FIRST, len(self.train.y))))
+        width = sum(part.shape[1] for part in next(self.reader.stream(few, layers)).features.values())
+        count = len(self.train.y) + (0 if self.held is None else len(self.held.y))
+        work = min(parse_size(self.config.memory), 3 * 4 * count * width)
+        work += further(before, min(TRIED_FIRST, len(self.train.y)), self.config.batch_size)
+        self.progress.plan(f"This takes {in_all(work)}.", 0)
 
     def _build(self, layer: str, probe: Probe) -> tuple[nn.Module, HeadEdit | None]:
         head = self.reader.head

@@ -44,7 +44,7 @@ class SessionConfig:
     tokens: TokenRule = "mean"
     """Token outputs: mean, first, last or flatten."""
     memory: str = "2GB"
-    """How much memory features and their products may take, beside Python with its libraries, model and samples."""
+    """How much memory features and their products may take; the plan says what it is with libraries and model."""
     batch_size: int = 512
     """Samples per forward pass."""
     seed: int = 0

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from undertow.errors import BadData, BadValue
+from undertow.room import give_back
 from undertow.session.adding import add_up, shards_of
 from undertow.session.gauge import Gauge
 from undertow.session.keeping import Keeping
@@ -156,6 +157,8 @@ class Visiting(Keeping, Spreading):
         except (BadData, BadValue) as reason:
             self.refused[gauge.name] = reason
             return
+        finally:
+            give_back()
         self.keep(gauge, sight.at, value)
 
     def seen(self, at: int) -> Sight:

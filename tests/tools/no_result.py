@@ -1,0 +1,66 @@
+"""Changes of mutants.py that cannot change a result: how much is done at once, a way that gives the same numbers.
+
+Each is a file, the text of its line, the change, and why. A line that is no longer there is an error: the reason may
+have gone with it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Harmless(NamedTuple):
+    """A change that no test can notice."""
+
+    file: str
+    line: str
+    change: str
+    why: str
+
+
+HARMLESS = (
+    Harmless(
+        "latent/masc.py", "CELLS, LEAST_ROWS = 2_000_000, 256", "constant: 2000000 -> 2000001",
+        "how many rows are scored at once",
+    ),
+    Harmless("latent/subspace.py", "PANEL = 128", "constant: 128 -> 129", "how wide the panels of a product are"),
+    Harmless(
+        "latent/subspace.py", "together = dim in SHORT and all(dim <= len(at) for at in classes)",
+        "comparison: dim <= len(at) -> dim < len(at)", "both ways give the same subspace",
+    ),
+    Harmless(
+        "latent/subspace.py", "if not together:", "sign: not together -> not not together",
+        "both ways give the same subspace, one of them faster",
+    ),
+    Harmless(
+        "latent/subspace.py", "coarse = rounding is not None and rounding > torch.finfo(torch.float32).eps / 4",
+        "constant: 4 -> 5", "roundings are half an eps of float32 or far below",
+    ),
+    Harmless(
+        "latent/logistic.py",
+        "least = torch.finfo(rows.dtype).eps if rows.dtype == torch.float32 else 0.0",
+        "comparison: rows.dtype == torch.float32 -> rows.dtype != torch.float32",
+        "when the float32 steps end; the float64 ones end at the same minimum",
+    ),
+    Harmless(
+        "latent/logistic.py",
+        '{"coef_": coef.to(dtype, copy=True), "intercept_": bias.to(dtype, copy=True), "loss_": loss}',
+        "constant: True -> False", "nobody writes into the flat weights afterwards",
+    ),
+)  # fmt: skip
+
+
+def reason_for(source: Path, file: str, number: int, change: str) -> str:
+    """Why a change of a line of a file changes no result; empty where it is not known to be so."""
+    line = (source / file).read_text(encoding="utf-8").splitlines()[number - 1].strip()
+    return next((one.why for one in HARMLESS if one[:3] == (file, line, change)), "")
+
+
+def lost(source: Path) -> list[str]:
+    """Entries whose line is no longer in its file."""
+    return [
+        f"{one.file}: {one.line}"
+        for one in HARMLESS
+        if one.line not in map(str.strip, (source / one.file).read_text(encoding="utf-8").splitlines())
+    ]
