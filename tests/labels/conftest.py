@@ -39,3 +39,15 @@ def flipped() -> Flipped:
         return torch.where(hit, (true + step) % classes, true)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def few_samples() -> tuple[Tensor, Tensor, Tensor]:
+    """Rows (300, 200) that tell ten classes by their widest ten columns, labels (a third drawn anew) and classes."""
+    draws = torch.Generator().manual_seed(4)
+    true = torch.arange(300) % 10
+    size = torch.arange(1, 201) ** -0.25
+    means = 0.9 * torch.randn(10, 200, generator=draws) * size * (torch.arange(200) < 10)
+    rows = torch.randn(300, 200, generator=draws) * size + means[true]
+    anew = torch.rand(300, generator=draws) < 1 / 3
+    return rows, torch.where(anew, torch.randint(0, 10, (300,), generator=draws), true), true

@@ -15,7 +15,17 @@ from undertow.errors import BadData
 from undertow.labels import neighbours
 from undertow.labels.neighbours import NEIGHBOURS, PRIOR, neighbour_votes
 from undertow.labels.views import Plan
-from undertow.labels.voters import RIDGES, direction_votes, discriminant_votes, least_loss, narrowed
+from undertow.labels.voters import (
+    COARSE,
+    FEW,
+    RIDGES,
+    are_few,
+    coarsest,
+    direction_votes,
+    discriminant_votes,
+    least_losses,
+    narrowed,
+)
 from undertow.latent import VeLPIC
 
 C = 4
@@ -80,7 +90,7 @@ def test_discriminants_are_the_literal_ones(blobs):
     for ridge, wanted in whole.items():
         for at in range(3):
             wanted[plan.folds[at]] = by_hand(rows, plan, at, ridge)
-    best = min(RIDGES, key=lambda ridge: least_loss(whole[ridge], labels))
+    best = min(RIDGES, key=lambda ridge: float(least_losses(whole[ridge], labels).mean()))
     torch.testing.assert_close(votes, whole[best].log_softmax(1), atol=2e-3, rtol=1e-4)
 
 
@@ -102,6 +112,60 @@ def test_few_samples_of_many_classes_want_a_larger_ridge(blobs):
             fits.append(float((votes.log_softmax(1) - wanted.log_softmax(1)).abs().max()))
         chosen.append(RIDGES[int(np.argmin(fits))])
     assert chosen == list(RIDGES)
+
+
+def test_fewer_samples_than_a_covariance_needs_want_a_larger_ridge(few_samples):
+    """Independent float64: the vote is that of the largest ridge whose loss is the least but for luck."""
+    rows, given, true = few_samples
+    assert are_few(rows)
+    plan = Plan.of(given, 10, 5, 0)
+    whole = dict[float, Tensor]()
+    for ridge in (*RIDGES, COARSE):
+        whole[ridge] = torch.empty(300, 10, dtype=torch.float64)
+        for at in range(5):
+            whole[ridge][plan.folds[at]] = by_hand(rows, plan, at, ridge)
+    losses = {ridge: least_losses(votes, given).numpy() for ridge, votes in whole.items()}
+    best = min(losses, key=lambda ridge: losses[ridge].mean())
+    beyond = {ridge: loss - losses[best] for ridge, loss in losses.items()}
+    level = [one for one, more in beyond.items() if more.mean() <= more.std(ddof=1) / 300**0.5]
+    assert max(level) == COARSE
+    votes = discriminant_votes(rows, plan, few=True).double().log_softmax(1)
+    torch.testing.assert_close(votes, whole[max(level)].log_softmax(1), atol=2e-3, rtol=1e-4)
+    plain = discriminant_votes(rows, plan)
+    named, before = (float((one.argmax(1) == true).float().mean()) for one in (votes, plain))
+    assert named > before + 0.05
+
+
+def test_the_losses_of_votes_are_those_at_their_best_scale():
+    draws = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 4, (500,), generator=draws)
+    votes = 7 * torch.randn(500, 4, generator=draws) + 9 * torch.eye(4)[labels] + 100
+    centred = (votes - votes.mean(1, keepdim=True)).double().numpy()
+    centred /= centred.std(ddof=1)
+    each = []
+    for scale in (0.5, 1.0, 2.0, 4.0):
+        chances = np.exp(scale * centred) / np.exp(scale * centred).sum(1, keepdims=True)
+        each.append(-np.log(chances[np.arange(500), labels.numpy()]))
+    wanted = min(each, key=np.mean)
+    np.testing.assert_allclose(least_losses(votes, labels).numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_coarser_one_is_taken_if_it_is_worse_by_luck_alone():
+    draws = torch.Generator().manual_seed(0)
+    losses = torch.rand(400, generator=draws)
+    noise = torch.randn(400, generator=draws)
+    noise = (noise - noise.mean()) / noise.std()  # 0.05 is one standard error
+    near, far = losses + noise + 0.049, losses + noise + 0.051
+    assert coarsest([losses, near], luck=1.0) == 1
+    assert coarsest([losses, far], luck=1.0) == 0
+    assert coarsest([losses, near], luck=0.0) == 0
+    assert coarsest([near, losses, far], luck=1.0) == 1
+    assert coarsest([losses + 1, losses + 2, losses], luck=1.0) == 2
+
+
+def test_samples_are_few_by_the_width_of_their_features():
+    assert are_few(torch.zeros(FEW * 10 - 1, 10))
+    assert not are_few(torch.zeros(FEW * 10, 10))
 
 
 def test_discriminants_name_what_scikit_learn_names(blobs):

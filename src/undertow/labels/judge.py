@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from undertow.labels.pool import Pool, Voter, tempered
 from undertow.labels.rate import LabelEvidence, RateAnswer, rate_answer
 from undertow.labels.shelf import IN_MEMORY, Shelf
 from undertow.labels.views import FEWEST, Plan, View, ViewSource
-from undertow.labels.voters import direction_votes, discriminant_votes, narrowed
+from undertow.labels.voters import are_few, direction_votes, discriminant_votes, narrowed
 
 DEFAULT_ROOM = 1_000_000_000
 LEAST_PUT_RIGHT = 0.01
@@ -91,13 +91,14 @@ class ViewVotes:
 
 
 def view_votes(
-    rows: Tensor, plan: Plan, seed: int, *, ask_neighbours: bool, shelf: Shelf = IN_MEMORY
+    rows: Tensor, plan: Plan, seed: int, *, untouched: bool, ask_neighbours: bool, shelf: Shelf = IN_MEMORY
 ) -> ViewVotes:
-    """Votes on all samples from their features (N, D), out of fold."""
+    """Votes on all samples from their features (N, D), out of fold; `untouched`: these saw no label."""
     rows = narrowed(rows, shelf)
+    few = untouched and are_few(rows)
     near = neighbour_votes(rows, plan, seed, shelf) if ask_neighbours else None
     return ViewVotes(
-        discriminant_votes(rows, plan, shelf).numpy(), direction_votes(rows, plan, shelf).numpy(),
+        discriminant_votes(rows, plan, shelf, few=few).numpy(), direction_votes(rows, plan, shelf).numpy(),
         None if near is None else near.votes.numpy(), 0 if near is None else near.twins,
     )  # fmt: skip
 
@@ -154,7 +155,8 @@ class Judge:
         if view.file is not None:
             self.shelf.watch(view.file)
         rows, own = narrowed(view.rows, self.shelf), (taught or self.plan, self.shelf)
-        probes = (("discriminant", discriminant_votes), ("directions", direction_votes))
+        finely = partial(discriminant_votes, few=view.untouched and are_few(rows))
+        probes = (("discriminant", finely), ("directions", direction_votes))
         self.pool.add_view(((kind, votes(rows, *own)) for kind, votes in probes), view)
         if self.asks_neighbours(view):
             near = neighbour_votes(rows, own[0], seed, self.shelf)
@@ -233,7 +235,8 @@ class Judge:
         if kind.margins:
             scores = reordered(scores, margins(pooled, plan.labels, shelf), kind.margins)
         scores = torch.where(plan.judged, scores.clamp(0, 1), torch.zeros_like(scores))
-        flagged, rate = suspects(scores, plan.judged, seen.guess), rate_answer(seen)
+        share = seen.suspected(scores[plan.judged], kind.margins)
+        flagged, rate = suspects(scores, plan.judged, share), rate_answer(seen, share)
         return LabelBeliefs(
             plan.labels, true_chances(pooled, shelf, sharper), matrix, scores, flagged,
             plan.judged, rate, seen, self.pool.voters, (*self.notes, *_note_on_flags(flagged, rate)), shelf,

@@ -76,7 +76,11 @@ LOOKED_AT, SEEN_BLIND = 0.05, 0.2
 """Blind labels by contradicted ones: below the first noise follows the input and gathers near borders, where nobody is
 sure, so that more is guessed wrong; from the second on it does not."""
 SOME_DRAWN, MOST_DRAWN = 0.35, 0.5
-"""Even draws by what the surest contradict: from the second on they are counted alone. People's labels reached .42."""
+"""Even draws by what the surest contradict beyond what voters differ: from the second on they are counted alone.
+People's labels reached .42."""
+CHANCES, WRONG_BELIEF, BELIEVED = (0.5, 1.0), 0.5, 0.5
+"""How far noise looks like noise of classes, from where scores begin to be chances to where they are; the score from
+which a label is likelier wrong than right then; and the say of their count beside that of sure samples."""
 MOSTLY_BLIND, TOO_BLIND = (0.7, 1.0), (1.3, 2.0)
 """Blind labels by those that the surest contradict: in the first range noise begins to look blind, whatever its course;
 in the second weak voters take right labels for blind ones, and it says less and less."""
@@ -215,12 +219,12 @@ class LabelEvidence:
 
     @property
     def guess(self) -> float:
-        """The share of labels to suspect.
+        """The share of labels to suspect, before any label is scored.
 
         Without trust: the (geometric) middle between labels that look given blindly and those that are contradicted.
         """
         unknown = (min(self.ruled_out, self.everyone) * self.everyone) ** 0.5
-        unknown += self.blindness * (self.drawn - unknown)
+        unknown += self.blindness * (self.even_draws - unknown)
         if not self.trust:
             # Whoever foretells nothing suspects nobody: his contradictions are his own.
             return unknown if self.honest is None else unknown * ramp(self.skill, 0.0, LEAST_SKILL / 2)
@@ -238,7 +242,7 @@ class LabelEvidence:
         floor = min(
             floor, self.honest
         )  # more is the luck of few samples: all honest voters together contradict fewer
-        most_blind = self.drawn + _error(self.drawn, SURE_SHARES[0] * self.count)
+        most_blind = self.even_draws + _error(self.even_draws, SURE_SHARES[0] * self.count)
         floor -= self.blindness * min(TOGETHER * (self.doubt or 0.0), max(0.0, floor - most_blind))
         beyond = (1 - self.blindness) * max(0.0, self.everyone - floor)
         share = self._noise_share(floor)
@@ -254,10 +258,29 @@ class LabelEvidence:
     def blindness(self) -> float:
         """How far even draws account for what sure samples contradict, 0 to 1: then they are counted alone.
 
-        Where voters err among their surest samples too, as with many classes, these say too much.
+        Where voters err among their surest samples too, as with many classes, these say too much: what voters differ
+        is their own error.
         """
-        of = max(self.sure[0], LEAST_FLOOR)
+        of = max(self.sure[0] - (self.doubt or 0.0), LEAST_FLOOR)
         return ramp(self.drawn, SOME_DRAWN * of, MOST_DRAWN * of) * ramp(self.flat, RISES, FLAT)
+
+    @property
+    def even_draws(self) -> float:
+        """How many labels are wrong by an even draw: the middle of a count that errs low and one that errs high."""
+        return (self.drawn + max(self.drawn, self.ruled_out)) / 2
+
+    def suspected(self, scores: Tensor, margins: float = 0.0) -> float:
+        """The share of labels to suspect, by the scores (N,) that judged labels have at last.
+
+        Where noise is of classes and voters are trusted, the matrix tells how labels go wrong and scores are chances:
+        as many are wrong as are likelier wrong than right. Sure samples were named by voters that had learned wrong
+        labels, and say too much; beliefs come after labels were put right, and on few samples say too little: the
+        middle. The more margins rank labels (0 to 1), the less noise is of classes; and what has learned labels by
+        heart believes too few of them wrong.
+        """
+        believed = float((scores > WRONG_BELIEF).double().mean())
+        say = 0.0 if self.learned else self.trust * ramp(self.of_classes, *CHANCES) * (1 - margins)
+        return self.guess + BELIEVED * say * (believed - self.guess)
 
     @property
     def _sign_of_noise(self) -> float:
@@ -295,8 +318,8 @@ class RateAnswer:
         return f"{100 * self.value:.1f} % of the labels are wrong ({span}; {self.reason})"
 
 
-def rate_answer(seen: LabelEvidence) -> RateAnswer:
-    """What the evidence bounds."""
+def rate_answer(seen: LabelEvidence, suspected: float | None = None) -> RateAnswer:
+    """What the evidence bounds; the value is the share that is suspected, as far as it lies within."""
     most = 1 - 1 / seen.classes
     if seen.honest is None:
         return RateAnswer(
@@ -308,7 +331,7 @@ def rate_answer(seen: LabelEvidence) -> RateAnswer:
         return RateAnswer(None, low, high, False, _why_untrusted(seen))
     if high - low > (WIDEST_TOLD if low > 0 else WIDEST_FROM_NONE):
         return RateAnswer(None, low, high, False, RULES if seen.unseen_rules else OVERLAP)
-    value = min(max(seen.guess, low), high)
+    value = min(max(seen.guess if suspected is None else suspected, low), high)
     return RateAnswer(value, low, high, True, "by samples whose class is sure without their label")
 
 

@@ -21,11 +21,15 @@ from torch.nn import functional
 from undertow.labels.shelf import IN_MEMORY, Shelf, block_rows
 from undertow.labels.views import Plan
 
-RIDGES = (0.1, 1.0)
+RIDGES, COARSE = (0.1, 1.0), 3.0
 """Added to the covariance, relative to its mean variance: directions below it are noise more than signal. The one that
-foretells given labels best, out of fold: few samples, many classes and wrong labels want more of it."""
-MOST_TRIED = 5000
-"""Samples on which ridges are tried."""
+foretells given labels best, out of fold, is taken: few samples, many classes and wrong labels want more of it. The
+last is tried too where samples are few."""
+FEW, LUCK = 4, 1.0
+"""Samples by the width of features, below which they are few: a covariance of so few is mostly chance. And the
+standard errors by which a larger ridge may foretell labels worse then: that is luck, and it follows wrong ones less."""
+MOST_TRIED, TRIED_SCALES = 5000, (0.5, 1.0, 2.0, 4.0)
+"""Samples on which ridges are tried, and scales of their votes by the spread of these."""
 WITHIN_FLOOR = 0.01
 """The least share of a direction's variance that lies within classes: a collapsed layer has next to none."""
 WIDEST, LEADING = 1024, 512
@@ -63,8 +67,21 @@ def _changed(rows: Tensor, columns: int, change: Callable[[Tensor], Tensor], she
     return made
 
 
-def discriminant_votes(rows: Tensor, plan: Plan, shelf: Shelf = IN_MEMORY) -> Tensor:
-    """Log-likelihoods (N, C) of the classes, up to a constant of each row, out of fold."""
+def are_few(rows: Tensor) -> bool:
+    """Whether there are so few samples that the covariance of their features (N, D) is mostly chance."""
+    return len(rows) < FEW * rows.shape[1]
+
+
+def discriminant_votes(rows: Tensor, plan: Plan, shelf: Shelf = IN_MEMORY, *, few: bool = False) -> Tensor:
+    """Log-likelihoods (N, C) of the classes, up to a constant of each row, out of fold.
+
+    Args:
+        rows: features (N, D).
+        plan: who judges whom.
+        shelf: where tables lie.
+        few: whether a larger ridge is tried too.
+    """
+    ridges = (*RIDGES, COARSE) if few else RIDGES
     centre = shelf.mean(rows)
     covariance, sizes, sums = _moments(rows, centre, plan, shelf)
     votes = shelf.table(len(rows), plan.classes)
@@ -72,20 +89,29 @@ def discriminant_votes(rows: Tensor, plan: Plan, shelf: Shelf = IN_MEMORY) -> Te
     tried = [fold[::step] for fold in plan.folds]
     known = torch.cat(tried)
     known = known[plan.labels[known] >= 0]
-    losses = list[float]()
-    for ridge in RIDGES:
+    losses = list[Tensor]()
+    for ridge in ridges:
         _discriminate(votes, rows, centre, tried, sizes, sums, _factor(covariance, ridge), shelf)
-        losses.append(least_loss(votes[known], plan.labels[known]))
-    best = _factor(covariance, RIDGES[losses.index(min(losses))])
+        losses.append(least_losses(votes[known], plan.labels[known]))
+    best = _factor(covariance, ridges[coarsest(losses, LUCK if few else 0.0)])
     _discriminate(votes, rows, centre, plan.folds, sizes, sums, best, shelf)
     return votes
 
 
-def least_loss(votes: Tensor, labels: Tensor) -> float:
-    """The cross-entropy of labels (N,) under the softmax of centred votes (N, C) at the scale that suits them best."""
+def least_losses(votes: Tensor, labels: Tensor) -> Tensor:
+    """-log softmax (N,) of labels (N,) by centred votes (N, C), at the scale at which its mean is least."""
     centred = votes - votes.mean(1, keepdim=True)
     centred /= centred.std().clamp(min=1e-12)
-    return min(float(functional.cross_entropy(scale * centred, labels)) for scale in (0.5, 1.0, 2.0, 4.0))
+    every = [functional.cross_entropy(scale * centred, labels, reduction="none") for scale in TRIED_SCALES]
+    return min(every, key=lambda losses: float(losses.mean()))
+
+
+def coarsest(losses: Sequence[Tensor], luck: float) -> int:
+    """The last of some losses (N,) whose mean is the least, or above it by at most so many standard errors."""
+    every = torch.stack(list(losses)).double()
+    beyond = every - every[every.mean(1).argmin()]
+    level = beyond.mean(1) <= luck * beyond.std(1) / every.shape[1] ** 0.5
+    return int(level.nonzero()[-1])
 
 
 def _discriminate(

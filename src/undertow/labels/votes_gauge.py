@@ -70,8 +70,9 @@ class VotesGauge(Gauge[ViewVotes]):
         """Out of fold."""
         rows = sight.features(TRAIN, self.layer) if sight.holds(self.needs()) else self._filed(sight)
         ask = self.layer == INPUT or sight.at == self._ask_at
+        untouched = seen_at(sight.session, self.layer, sight.at).untouched
         seed = sight.session.config.seed
-        return view_votes(rows, self._plan, seed, ask_neighbours=ask, shelf=self._shelf)
+        return view_votes(rows, self._plan, seed, untouched=untouched, ask_neighbours=ask, shelf=self._shelf)
 
     def _filed(self, sight: Sight) -> Tensor:
         """A layer too wide to be held, averaged over places."""
