@@ -3,9 +3,11 @@
     python bench/label_sizes.py features 200000x1000x64 --memory 4GB     # samples x classes x columns, no run
     python bench/label_sizes.py run 50000x100x64 --memory 2GB            # five layers, eight checkpoints
     python bench/label_sizes.py plan 1280000x1000x64 --memory 2GB        # the plan only
+    python bench/label_sizes.py uneven 1000010x2x16                      # ten samples of class 1, all others of class 0
 
-Samples are class centres with Gaussian noise, a fifth of the labels drawn anew. The peak is that of `ru_maxrss`: with
-all libraries, and with pages of mapped files that lie in memory.
+Samples are class centres with Gaussian noise, a fifth of the labels drawn anew; of the uneven ones, three of the ten
+and five of the others are mislabelled. The peak is that of `ru_maxrss`: with all libraries, and with
+pages of mapped files that lie in memory.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from torch import Tensor, nn
 from undertow.sizes import show_size
 
 CHECKPOINTS, LAYERS, HIDDEN = 8, 5, 64
+FEW, FEW_CALLED_COMMON, COMMON_CALLED_RARE = 10, 3, 5
 SEARCH = """
 import sys
 import torch, undertow as ut
@@ -54,18 +57,30 @@ def features_beside(folder: str) -> Tensor:
     return torch.from_numpy(np.load(Path(folder).parent / "x.npy"))
 
 
-def make(work: Path, samples: int, classes: int, columns: int) -> None:
+def make(work: Path, samples: int, classes: int, columns: int, *, uneven: bool = False) -> None:
     """Features and labels as files, in parts."""
     draws = np.random.default_rng(0)
     centres = draws.normal(0, 1.0, (classes, columns)).astype(np.float32)
-    true = draws.integers(0, classes, samples)
-    given = np.where(draws.random(samples) < 0.2, draws.integers(0, classes, samples), true)
+    true, given = uneven_labels(samples) if uneven else even_labels(samples, classes, draws)
     x = np.lib.format.open_memmap(work / "x.npy", "w+", np.float32, (samples, columns))
     for start in range(0, samples, 20_000):
         part = slice(start, start + 20_000)
         x[part] = centres[true[part]] + draws.normal(0, 1.0, (len(true[part]), columns))
     x.flush()
     np.save(work / "y.npy", given)
+
+
+def even_labels(samples: int, classes: int, draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """True ones, and given ones."""
+    true = draws.integers(0, classes, samples)
+    return true, np.where(draws.random(samples) < 0.2, draws.integers(0, classes, samples), true)
+
+
+def uneven_labels(samples: int) -> tuple[np.ndarray, np.ndarray]:
+    true = (np.arange(samples) >= samples - FEW).astype(np.int64)
+    given = true.copy()
+    given[-FEW_CALLED_COMMON:], given[:COMMON_CALLED_RARE] = 0, 1
+    return true, given
 
 
 def make_run(work: Path, classes: int, columns: int) -> None:
@@ -93,7 +108,7 @@ def command(kind: str, work: Path, classes: int, memory: str) -> list[str]:
 
 def measure(kind: str, size: str, memory: str, work: Path) -> dict[str, object]:
     samples, classes, columns = map(int, size.split("x"))
-    make(work, samples, classes, columns)
+    make(work, samples, classes, columns, uneven=kind == "uneven")
     if kind == "run":
         make_run(work, classes, columns)
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -118,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("kind", choices=("features", "run", "plan"))
+    parser.add_argument("kind", choices=("features", "run", "plan", "uneven"))
     parser.add_argument("size")
     parser.add_argument("--memory", default="2GB")
     given = parser.parse_args()

@@ -77,8 +77,12 @@ def beside(cell: Cell, held: Material, work: Path, *, folds: bool = False) -> di
     """What peers reach, measured once; with `folds`, cleanlab on a cross-validated network of the run too."""
     path = work / "peers" / f"{cell.name}.json"
     said = json.loads(path.read_text()) if path.exists() else _peers_of(held)
-    noisy = bool((held.given != held.true).any())
-    if folds and cell.trains and noisy and not any(name.startswith("cleanlab, cross") for name in said["ap"]):
+    if (
+        folds
+        and cell.trains
+        and said["ap"]
+        and not any(name.startswith("cleanlab, cross") for name in said["ap"])
+    ):
         said["ap"] |= _precisions(by_folds(cross_validated(cell, held, work), held.given), held)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(said, indent=1))
@@ -89,11 +93,10 @@ def beside(cell: Cell, held: Material, work: Path, *, folds: bool = False) -> di
 
 
 def _peers_of(held: Material) -> dict[str, Any]:
+    if bool((held.given == held.true)[held.given >= 0].all()):
+        return {"ap": {}, "lda": None}  # nothing to rank
     found = peers(held)
-    return {
-        "ap": _precisions(found.scores, held) if found.wrong.any() else {},
-        "lda": found.right_by_discriminant(),
-    }
+    return {"ap": _precisions(found.scores, held), "lda": found.right_by_discriminant()}
 
 
 def _precisions(scores: dict[str, Tensor], held: Material) -> dict[str, float]:

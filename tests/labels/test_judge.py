@@ -212,6 +212,18 @@ def test_a_few_of_one_class_among_very_many(blobs):
     assert int((found.flagged & (true == 1)).sum()) <= 2
 
 
+def test_wrong_labels_are_found_where_ten_are_among_a_hundred_thousand(blobs):
+    rows, true = blobs([100_000, 10], dim=6, apart=3.0)
+    labels, few = true.clone(), (true == 1).nonzero()[:, 0]
+    labels[few[:3]] = 0  # three of the ten are called common
+    labels[(true == 0).nonzero()[:5, 0]] = 1  # five of the many are called rare
+    wrong = labels != true
+    found = judge_labels(labels, 2, [View(rows=rows)])
+    assert wrong[found.scores.topk(8).indices].all()
+    assert int(found.flagged.sum()) <= 100
+    assert found.rate.low <= 8e-5 <= found.rate.high
+
+
 def test_twins_are_told(blobs, flipped):
     rows, true = blobs([100] * 4)
     twice, labels = torch.cat([rows, rows[:40]]), torch.cat([true, true[:40]])
