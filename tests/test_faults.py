@@ -101,6 +101,8 @@ def test_a_folder_that_may_only_be_read(disk: Path, made: Path, capsys, tmp_path
         for words in (["show", "run"], ["runs", "."], ["labels", "run", "--json"]):
             assert main(words) == 0, capsys.readouterr().err
         assert main(["audit", "run", "--quick", "--out", str(tmp_path / "audit")]) == 0
+        assert main(["labels", "run", "--out", str(tmp_path / "labels.csv")]) == 0
+        assert (tmp_path / "labels.csv").is_file()
 
 
 def test_two_searches_at_once_leave_the_pictures_of_their_table(tmp_path: Path):

@@ -266,3 +266,14 @@ def test_a_sketch_of_a_class_without_rows_has_no_directions(features: Features) 
     probe = MASC().fit_sketches(seen, labels.bincount(minlength=5))
     assert probe.dimensions_.tolist()[4] == 0
     assert float(probe.shares_[4]) == 0
+
+
+def test_answers_from_one_kernel_are_those_of_each_fit(features: Features) -> None:
+    rows, labels = features(80, 400)
+    sets = [labels, labels.roll(1) * 10 + 7]  # names need not be numbers from 0 on
+    found = MASC(0.9).fit_and_answer(rows, sets)
+    for (probe, said), names in zip(found, sets, strict=True):
+        alone = MASC(0.9).fit(rows, names)
+        np.testing.assert_allclose(probe.scores(rows), alone.scores(rows), rtol=0, atol=1e-6)
+        assert probe.counts_.tolist() == alone.counts_.tolist()
+        assert said.tolist() == alone.predict(rows).tolist()

@@ -12,6 +12,8 @@ from undertow.latent import MASC, VeLPIC, subspace
 from undertow.latent.threads import in_groups, side_by_side
 
 CPU = torch.device("cpu")
+PATIENCE = 300
+"""Seconds at most for a thread to begin: a busy machine takes some."""
 
 
 @pytest.fixture
@@ -51,11 +53,11 @@ def test_a_second_caller_meanwhile_changes_nothing() -> None:
 
     def wait(_: int) -> bool:
         started.set()
-        return go_on.wait(10)
+        return go_on.wait(PATIENCE)
 
     first = Thread(target=side_by_side, args=(wait, [0, 1], CPU))
     first.start()
-    assert started.wait(10)
+    assert started.wait(PATIENCE)
     here = side_by_side(lambda _: get_ident(), range(3), CPU)
     go_on.set()
     first.join()

@@ -38,6 +38,20 @@ HARMLESS = (
         "constant: 4 -> 5", "roundings are half an eps of float32 or far below",
     ),
     Harmless(
+        "latent/subspace.py", "if not together:", "condition: if not together: -> if not not together:",
+        "both ways give the same subspace, one of them faster",
+    ),
+    Harmless(
+        "latent/subspace.py", "if thin and min(rows.shape) > DIRECTIONS:",
+        "comparison: min(rows.shape) > DIRECTIONS -> min(rows.shape) >= DIRECTIONS",
+        "rows of exactly that many: both ways give the same subspace",
+    ),
+    Harmless(
+        "latent/subspace.py", "if thin and rows.shape[1] < rows.shape[0]:",
+        "comparison: rows.shape[1] < rows.shape[0] -> rows.shape[1] <= rows.shape[0]",
+        "a square matrix: both ways give the same subspace",
+    ),
+    Harmless(
         "latent/logistic.py",
         "least = torch.finfo(rows.dtype).eps if rows.dtype == torch.float32 else 0.0",
         "comparison: rows.dtype == torch.float32 -> rows.dtype != torch.float32",

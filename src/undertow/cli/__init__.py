@@ -20,6 +20,8 @@ from io import TextIOWrapper
 from undertow.errors import UndertowError
 
 DEBUG = "--debug"
+LONGEST = 200
+"""Letters of a path in an error."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,9 +44,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except BrokenPipeError:
         # Whoever read our output has seen enough (`undertow runs | head`); what is left goes nowhere, without a word.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except OSError as error:  # output on a full disk, a path that no system call takes
+        if debug:
+            raise
+        _drop_output()
+        where = (
+            f"{str(error.filename)[:LONGEST]}: " if error.filename else "What it prints cannot be written: "
+        )
+        return _complain(f"{where}{error.strerror or error}.", 1)
+
+
+def _drop_output() -> None:
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _call(tokens: list[str]) -> int:

@@ -17,6 +17,7 @@ from math import floor
 from mmap import mmap
 from os import PathLike
 from typing import Any, cast
+from unicodedata import normalize
 
 import numpy as np
 import torch
@@ -95,7 +96,12 @@ def _numbered(numbers: np.ndarray, classes: int) -> GivenLabels:
 
 
 def _named(values: np.ndarray) -> GivenLabels:
-    texts = [None if _is_missing(one) else str(one) for one in values.tolist()]
+    listed = values.tolist()
+    for at, one in enumerate(listed):
+        if isinstance(one, Mapping | Sequence | np.ndarray) and not isinstance(one, str | bytes):
+            raise BadData(f"labels: wanted one class number or name for each sample, got {one!r} at {at}.")
+    # Two ways to write one letter, as the systems of Apple and others do, are one class.
+    texts = [None if _is_missing(one) else normalize("NFC", str(one)) for one in listed]
     names = tuple(sorted({one for one in texts if one is not None}))
     places = {name: place for place, name in enumerate(names)}
     return GivenLabels(torch.tensor([-1 if one is None else places[one] for one in texts]), names)

@@ -187,6 +187,7 @@ class RunFolder:
 def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
     """Open a run's folder, any folder of checkpoints, or one checkpoint; `pattern` is that of `find_checkpoints`."""
     folder = Path(path)
+    _check_reach(folder)
     if folder.is_file() and ending_of(folder):
         return _one_file(folder)
     if not folder.is_dir():
@@ -199,6 +200,10 @@ def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
             f"{folder} holds {len(below)} runs and is none itself. `undertow runs {quote(str(folder))}` lists them."
         )
     place = inner if inner.is_dir() else folder
+    if ours and not inner.is_dir() and (inner.exists() or inner.is_symlink()):
+        raise RunProblem(
+            f"{inner}: wanted the folder of the run's checkpoints, got something else. Restore it."
+        )
     if ours and not any(ending_of(path) or (place == inner and path.is_dir()) for path in _finished(place)):
         advice = "Record on." if facts.config is None else "Train it on with --resume."
         raise NotThere(f"{folder} has no checkpoint yet. {advice}")
@@ -307,6 +312,16 @@ def is_run(folder: Path) -> bool:
 def list_runs(folder: str | Path) -> list[Path]:
     """Run folders in `folder`, itself and its sub-folders to any depth."""
     return sorted(Path(place) for place, _, names in os.walk(folder) if "run.json" in names)
+
+
+def _check_reach(folder: Path) -> None:
+    """Refuse a path that no system call takes: one that is too long, or a circle of links."""
+    try:
+        folder.exists()
+    except OSError as error:
+        told = str(folder)
+        short = told if len(told) < 200 else f"{told[:200]}…"
+        raise RunProblem(f"The run {short} cannot be read: {error.strerror}. Check its path.") from error
 
 
 def _no_run(folder: Path) -> Exception:
