@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from undertow.data.catalogue import DATA
 from undertow.plots import COLOURS, panels
 from undertow.studies.claims import Claim, ClaimVerdict
+from undertow.studies.cost import updates
 from undertow.studies.findings import Findings, number
 from undertow.studies.recipe import Case, Published, ScaleChange, Study
 from undertow.studies.richness.depth_figures import layer_names, layers_figure
@@ -54,17 +55,25 @@ _TABLE = (
 
 
 def _as_many_as_classes(found: Findings) -> ClaimVerdict:
+    """Features go on collapsing: more dimensions than classes after fewer updates than the paper's cannot tell."""
+
     def judge(name: str) -> tuple[bool | None, str]:
-        classes, dimension = _RANKS[name][1], found.seen(name, "effective_dimension_rest", split="train")
-        near, fit = (
-            abs(dimension.mean - classes) <= 0.1 * classes,
-            found.mean(name, "accuracy", split="train"),
+        papers, classes, _ = _RANKS[name]
+        dimension, fit = (
+            found.seen(name, measure, split="train").mean
+            for measure in ("effective_dimension_rest", "accuracy")
         )
-        return (
-            (near, f"{name} {dimension}")
-            if fit >= FITTED
-            else (None, f"{name} fits {fit:.0%} only, {dimension}")
-        )
+        if fit < FITTED:
+            return None, f"{name} fits {fit:.0%} only, {number(dimension)}"
+        if abs(dimension - classes) <= 0.1 * classes:
+            return True, f"{name} {number(dimension)}"
+        config = found.study.case(name).train
+        if config and dimension > classes and updates(config) < updates(papers):
+            return (
+                None,
+                f"{name} {number(dimension)} after {updates(config)} updates, the paper's has {updates(papers)}",
+            )
+        return False, f"{name} {number(dimension)}"
 
     return ClaimVerdict.of_each(found.cases, judge, "effective dimension: ")
 
