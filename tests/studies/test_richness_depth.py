@@ -13,12 +13,14 @@ from undertow.errors import BadData
 from undertow.models import build_model
 from undertow.studies import StudyOutcome, find_study
 from undertow.studies.findings import row
-from undertow.studies.richness.depth import STUDIES
+from undertow.studies.richness.depth import STUDIES as DEPTH
 from undertow.studies.richness.depth_measures import layer_spectra, log_positions, stage_fits, used_dimensions
 from undertow.studies.richness.last_layer_measures import last_layer
+from undertow.studies.richness.orthonormal_sums import STUDIES as SUMS
 from undertow.studies.richness.power_law_break import find_break
 from undertow.studies.train_and_measure import trained
 
+STUDIES = (*DEPTH, *SUMS)
 NAMES = [study.name for study in STUDIES]
 
 
@@ -117,10 +119,10 @@ def test_richer_with_data():
 
 
 @pytest.mark.parametrize(
-    ("dimension", "fit", "holds"), [(10.3, 1.0, True), (14.0, 1.0, False), (14.0, 0.9, None)]
+    ("dimension", "fit", "holds"), [(10.3, 1.0, True), (8.0, 1.0, False), (8.0, 0.9, None), (14.0, 1.0, None)]
 )
 def test_dimension_is_held_against_the_classes(dimension, fit, holds):
-    """What has not fitted its pictures says nothing, and a laptop leaves out CIFAR-100."""
+    """What has not fitted its pictures, or has yet to collapse, says nothing; a laptop leaves out CIFAR-100."""
     rows = [
         row("effective_dimension_rest", dimension, case="ResNet-18 on MNIST", split="train"),
         row("effective_dimension_rest", 97.0, case="VGG-16 on CIFAR-100", split="train"),
@@ -128,6 +130,8 @@ def test_dimension_is_held_against_the_classes(dimension, fit, holds):
         row("accuracy", 1.0, case="VGG-16 on CIFAR-100", split="train"),
     ]
     assert judge(find_study("richness/low-rank"), 0, rows).holds is holds
+    if dimension > 11:
+        assert judge(find_study("richness/low-rank"), 0, rows, "paper").holds is False
 
 
 def layer_rows(case, shares, measure="utilisation", classes=10):
@@ -158,6 +162,23 @@ def test_batch_norm_must_make_the_difference_at_the_end():
     assert verdicts({"block1": 0.2, "block2": 0.3, "fc2": 0.3}) == [True, True]
     assert verdicts({"block1": 0.2, "block2": 0.1, "fc2": 0.9}) == [False, False]
     assert verdicts({"block1": 0.2, "block2": 0.3, "fc2": 0.3}, fit=0.4) == [None, None]
+
+
+def test_a_narrow_network_that_is_not_lazy_does_not_speak_against_lazy_ones():
+    study = find_study("richness/layers")
+    with_norm = {"block1": 0.2, "block2": 0.4, "fc2": 0.99}
+
+    def verdicts(scale, last):
+        without = {"block1": 0.2, "block2": 0.1, "fc2": last}
+        cases = (("VGG-16 with batch norm", with_norm), ("VGG-16 without batch norm", without))
+        classes = {"laptop": 10, "paper": 100}[scale]
+        rows = [one for case, shares in cases for one in layer_rows(case, shares, classes=classes)]
+        rows += [row("accuracy", 1.0, case=case, split="train") for case, _ in cases]
+        return [judge(study, index, rows, scale).holds for index in (1, 2)]
+
+    assert verdicts("laptop", 0.97) == [None, None]
+    assert verdicts("laptop", 0.9) == [False, False]
+    assert verdicts("paper", 0.97) == [False, False]
 
 
 def test_greedy_collapses_layer_two():

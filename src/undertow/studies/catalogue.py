@@ -30,7 +30,8 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "richness.grokking": ("grokking",),
     "richness.linear_models": ("learnability", "inductive-bias"),
     "richness.learning_curve": ("learning-curve",),
-    "richness.depth": ("low-rank", "layers", "greedy-layerwise", "qr"),
+    "richness.depth": ("low-rank", "layers", "greedy-layerwise"),
+    "richness.orthonormal_sums": ("qr",),
     "latent.probe_dynamics": (
         "masc-dynamics",
         "velpic-dynamics",

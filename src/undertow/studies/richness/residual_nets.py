@@ -55,6 +55,9 @@ _SMALLER = (
     "but knows too little to reach the paper's test accuracy"
 )
 
+_LOOKS = {"checkpoints": "13,20"}
+_FIRST_LOOK = "the first look is after 416 updates, about as many as the paper's first epoch has"
+
 # ----------------------------------------------------------------------------------------------- learning rate
 
 _RATES = ("lr 0.005", "lr 0.05", "lr 0.2")
@@ -88,8 +91,8 @@ learning_rate = Study(
     changes={
         "smoke": _SMOKE_CHANGE,
         "laptop": ScaleChange(
-            train={**_LAPTOP, "data": "cifar10", "alpha": 1 / 3},
-            because=f"{_SMALLER}; ten classes, because 128 features leave 100 no room to be lazy",
+            train={**_LAPTOP, **_LOOKS, "data": "cifar10", "alpha": 1 / 3},
+            because=f"{_SMALLER}; ten classes, because 128 features leave 100 no room to be lazy; {_FIRST_LOOK}",
             minutes=1.7,
         ),
     },
@@ -253,8 +256,8 @@ architecture = Study(
         Claim("the MLP begins to use more features late in training", _mlp_spreads, place="figure 14"),
         replace(
             CONSTANT_FIRST,
-            cause="the MLP's: the ResNet has it throughout; an MLP that fits 5,000 pictures has .4 to .9, whichever "
-            "way its weights are drawn, with or without biases",
+            cause="the MLP's: the ResNet has it throughout; the MLP has .4 to .9 however its weights are drawn, with and "
+            "without biases, with pixels from 0 to 1, with 20,000 augmented pictures",
         ),
     ),
     figure=spectra_over_training,
@@ -344,7 +347,7 @@ cross_entropy = Study(
     measure=MEASURE,
     changes={
         "smoke": _SMOKE_CHANGE,
-        "laptop": ScaleChange(train=_LAPTOP, because=_SMALLER, minutes=0.8),
+        "laptop": ScaleChange(train={**_LAPTOP, **_LOOKS}, because=f"{_SMALLER}; {_FIRST_LOOK}", minutes=0.8),
     },
     claims=(
         Claim(

@@ -49,6 +49,9 @@ NARROW_VGG = (
     "VGG-16 an eighth as wide fits 1,000 pictures in 80 epochs, with and without batch norm: no dropout, a larger rate "
     "that falls"
 )
+RESNET_LAYERS: Mapping[str, Any] = {"layers": "layer1,layer2,layer3,avg_pool"}
+POOLED = "maps are averaged down to few pixels, so that there are more samples than features"
+
 SMOKE: Mapping[str, Any] = {
     "model": "resnet18:preact,closed,width=4", "data": "digits", "scaling": "half", "train_size": 200, "test_size": 200,
     "augment": "none", "epochs": 2, "milestones": (1,),
