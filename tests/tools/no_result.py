@@ -52,6 +52,25 @@ HARMLESS = (
         "a square matrix: both ways give the same subspace",
     ),
     Harmless(
+        "latent/velpic.py", "bases = [of_stored(part, thin=thin, count=1).basis for part in rows]",
+        "constant: 1 -> 2", "only the first direction is looked at",
+    ),
+    Harmless(
+        "latent/velpic.py", "of_moment(moments.second_moment(c), count=1, rounding=moments.resolution)",
+        "constant: 1 -> 2", "only the first direction is looked at",
+    ),
+    Harmless(
+        "latent/velpic.py", "with as_written(rows[0].device):", "constant: 0 -> 1", "all classes are on one device",
+    ),
+    Harmless(
+        "latent/velpic.py", "negative = torch.where(along == 0, largest < 0, along < 0)",
+        "comparison: along < 0 -> along <= 0", "0 was asked for before",
+    ),
+    Harmless(
+        "latent/velpic.py", "negative = torch.where(along == 0, largest < 0, along < 0)",
+        "comparison: largest < 0 -> largest <= 0", "an entry of the largest magnitude is 0 only if all are",
+    ),
+    Harmless(
         "latent/logistic.py",
         "least = torch.finfo(rows.dtype).eps if rows.dtype == torch.float32 else 0.0",
         "comparison: rows.dtype == torch.float32 -> rows.dtype != torch.float32",
