@@ -81,6 +81,19 @@ HARMLESS = (
         '{"coef_": coef.to(dtype, copy=True), "intercept_": bias.to(dtype, copy=True), "loss_": loss}',
         "constant: True -> False", "nobody writes into the flat weights afterwards",
     ),
+    Harmless(
+        "richness/alignment.py", "scale = torch.where(scale > 0, 1 / scale, 0)", "constant: 1 -> 2",
+        "the same factor for all outputs: it cancels",
+    ),
+    Harmless(
+        "richness/alignment.py", "inverse = torch.where(sizes > TOLERANCE * sizes[:, :1], 1 / sizes, 0)",
+        "constant: 1 -> 2", "the same factor for all directions: D_LR is a share",
+    ),
+    Harmless(
+        "richness/alignment.py", "inverse = torch.where(sizes > TOLERANCE * sizes[:, :1], 1 / sizes, 0)",
+        "comparison: sizes > TOLERANCE * sizes[:, :1] -> sizes >= TOLERANCE * sizes[:, :1]",
+        "a size that is the bound to the last digit",
+    ),
 )  # fmt: skip
 
 
