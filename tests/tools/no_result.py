@@ -94,6 +94,16 @@ HARMLESS = (
         "comparison: sizes > TOLERANCE * sizes[:, :1] -> sizes >= TOLERANCE * sizes[:, :1]",
         "a size that is the bound to the last digit",
     ),
+    Harmless(
+        "latent/nearest.py", "return (~(ahead > 2 * self._error(off)) | ahead.isinf()).nonzero()[:, 0]",
+        "comparison: ahead > 2 * self._error(off) -> ahead >= 2 * self._error(off)",
+        "whether a row at the very bound is looked at in float64 too",
+    ),
+    Harmless(
+        "latent/nearest.py",
+        "torch.sub(self._points[own], self._centre) @ row for own, row in zip(places, off, strict=True)",
+        "constant: True -> False", "both have one item for each row",
+    ),
 )  # fmt: skip
 
 
