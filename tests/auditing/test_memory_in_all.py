@@ -67,7 +67,7 @@ VERBS = {
 @pytest.mark.parametrize("memory", ["60MB", pytest.param("300MB", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_peak_stays_below_what_was_said(wide: Path, tmp_path: Path, monkeypatch, verb: str, memory: str):
-    """Fails if probes of all labels wait for their answers together, or if libraries are not counted."""
+    """Fails if directions are kept whatever they take, or if libraries are not counted."""
     run = shutil.copytree(wide, tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     found = watched(verb, run, *VERBS[verb], "--memory", memory)

@@ -164,3 +164,11 @@ def test_settings_are_checked_in_fit(features: Features) -> None:
         LDA(tol=0).fit(*features(20, 3))
     with pytest.raises(BadValue, match=r"QDA\(reg=...\): wanted a number from 0 to 1, got 2"):
         QDA(reg=2).fit(*features(20, 3))
+
+
+def test_what_a_fit_is_said_to_take_holds_its_matrices() -> None:
+    """Float64, as they are there together: rows and three matrices of their shape, or one matrix for each class."""
+    count, dim = 100, 1000
+    assert LDA().fit_bytes(count, dim, 4) >= 8 * (4 * count * dim + count**2)
+    assert LDA().fit_bytes(dim, count, 4) >= 8 * 2 * count**2
+    assert QDA().fit_bytes(count, 50, 4, fits=3) >= 8 * 3 * 4 * 50**2

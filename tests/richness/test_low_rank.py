@@ -235,3 +235,11 @@ def test_few_samples_are_told_and_need_no_wide_matrix():
 def test_degenerate_input_is_refused_in_words(features, outputs, message, projection):
     with pytest.raises(BadData, match=message):
         low_rank(features, outputs, projection)
+
+
+def test_outputs_of_zeros_are_told_from_constant_ones():
+    features = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(BadData, match="wanted outputs, got zeros only"):
+        d_lr(features, torch.zeros(30, 3))
+    with pytest.raises(BadData, match="got constant ones"):
+        d_lr(features, torch.ones(30, 3))

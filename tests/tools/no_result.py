@@ -52,6 +52,25 @@ HARMLESS = (
         "a square matrix: both ways give the same subspace",
     ),
     Harmless(
+        "latent/velpic.py", "bases = [of_stored(part, thin=thin, count=1).basis for part in rows]",
+        "constant: 1 -> 2", "only the first direction is looked at",
+    ),
+    Harmless(
+        "latent/velpic.py", "of_moment(moments.second_moment(c), count=1, rounding=moments.resolution)",
+        "constant: 1 -> 2", "only the first direction is looked at",
+    ),
+    Harmless(
+        "latent/velpic.py", "with as_written(rows[0].device):", "constant: 0 -> 1", "all classes are on one device",
+    ),
+    Harmless(
+        "latent/velpic.py", "negative = torch.where(along == 0, largest < 0, along < 0)",
+        "comparison: along < 0 -> along <= 0", "0 was asked for before",
+    ),
+    Harmless(
+        "latent/velpic.py", "negative = torch.where(along == 0, largest < 0, along < 0)",
+        "comparison: largest < 0 -> largest <= 0", "an entry of the largest magnitude is 0 only if all are",
+    ),
+    Harmless(
         "latent/logistic.py",
         "least = torch.finfo(rows.dtype).eps if rows.dtype == torch.float32 else 0.0",
         "comparison: rows.dtype == torch.float32 -> rows.dtype != torch.float32",
@@ -61,6 +80,29 @@ HARMLESS = (
         "latent/logistic.py",
         '{"coef_": coef.to(dtype, copy=True), "intercept_": bias.to(dtype, copy=True), "loss_": loss}',
         "constant: True -> False", "nobody writes into the flat weights afterwards",
+    ),
+    Harmless(
+        "richness/alignment.py", "scale = torch.where(scale > 0, 1 / scale, 0)", "constant: 1 -> 2",
+        "the same factor for all outputs: it cancels",
+    ),
+    Harmless(
+        "richness/alignment.py", "inverse = torch.where(sizes > TOLERANCE * sizes[:, :1], 1 / sizes, 0)",
+        "constant: 1 -> 2", "the same factor for all directions: D_LR is a share",
+    ),
+    Harmless(
+        "richness/alignment.py", "inverse = torch.where(sizes > TOLERANCE * sizes[:, :1], 1 / sizes, 0)",
+        "comparison: sizes > TOLERANCE * sizes[:, :1] -> sizes >= TOLERANCE * sizes[:, :1]",
+        "a size that is the bound to the last digit",
+    ),
+    Harmless(
+        "latent/nearest.py", "return (~(ahead > 2 * self._error(off)) | ahead.isinf()).nonzero()[:, 0]",
+        "comparison: ahead > 2 * self._error(off) -> ahead >= 2 * self._error(off)",
+        "whether a row at the very bound is looked at in float64 too",
+    ),
+    Harmless(
+        "latent/nearest.py",
+        "torch.sub(self._points[own], self._centre) @ row for own, row in zip(places, off, strict=True)",
+        "constant: True -> False", "both have one item for each row",
     ),
 )  # fmt: skip
 
