@@ -256,8 +256,8 @@ architecture = Study(
         Claim("the MLP begins to use more features late in training", _mlp_spreads, place="figure 14"),
         replace(
             CONSTANT_FIRST,
-            cause="the MLP's: the ResNet has it throughout; the MLP has .4 to .9 however its weights are drawn, with and "
-            "without biases, with pixels from 0 to 1, with 20,000 augmented pictures",
+            cause="the MLP's: the ResNet has it throughout; the MLP has .4 to .9 however its weights are drawn, with "
+            "and without biases, with pixels from 0 to 1, with 20,000 augmented pictures",
         ),
     ),
     figure=spectra_over_training,
