@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
+from typing import Any
 
 import pytest
+import torch
 
+import undertow as ut
 from undertow.cli.progress import ProgressBar
 from undertow.session import progress
 from undertow.session.progress import LOG_EVERY, LogLines, NoProgress, TextBar, python_progress
@@ -57,6 +60,22 @@ def test_a_script_gets_lines_a_terminal_a_bar(monkeypatch):
     assert isinstance(python_progress(True), TextBar)
     told.isatty = lambda: True
     assert isinstance(python_progress(None), TextBar)
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_every_verb_can_be_told_to_show_a_bar_or_nothing(shown, capsys):
+    """Fails where a verb takes True or False for a progress of its own."""
+    draws = torch.Generator().manual_seed(0)
+    y = torch.arange(120) % 3
+    x = torch.randn(120, 8, generator=draws) + 3 * torch.nn.functional.one_hot(y, 8)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    split: dict[str, Any] = {"train": (x[:80], y[:80]), "test": (x[80:], y[80:])}
+    ut.label_errors(features=x, labels=y, progress=shown)
+    ut.probe_grid(model, **split, probes=["velpic"], progress=shown)
+    ut.repair(model, **split, progress=shown)
+    session = ut.Session(model, **split, progress=shown)
+    ut.label_errors(session, progress=shown)
+    assert bool(capsys.readouterr().err) == shown
 
 
 def test_a_command_in_a_log_says_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch):

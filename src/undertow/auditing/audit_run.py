@@ -72,7 +72,7 @@ def audit(
     *,
     config: AuditConfig | None = None,
     out: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **settings: Any,
 ) -> Audit:
     """Audit a run; the result is saved as audit.parquet and audit.json.
@@ -88,7 +88,7 @@ def audit(
         config: what to look at; or give its fields as `settings`.
         out: the folder for what is kept; the run's own when not given. A quick audit never replaces a full one there
             by itself: it goes to audit-quick in the run's folder.
-        progress: is told how the work goes.
+        progress: is told how the work goes; True shows a bar, False nothing.
         settings: fields of `AuditConfig`.
     """
     chosen = (config or AuditConfig.of(**settings)).thinned()

@@ -38,7 +38,7 @@ from undertow.labels.views import Plan, View
 from undertow.labels.votes_gauge import TrainOutputsGauge, VotesGauge, epochs_at, filed, seen_at
 from undertow.room import further, taken
 from undertow.session.gauge import Gauge
-from undertow.session.progress import Progress, python_progress
+from undertow.session.progress import Progress, asked_progress, python_progress
 from undertow.session.reader import ENTERING
 from undertow.session.samples import TRAIN
 from undertow.session.session import Session, session_of
@@ -64,7 +64,7 @@ def label_errors(
     labels: Any = None,
     pred_probs: Any = None,
     config: LabelConfig | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **settings: Any,
 ) -> LabelErrors:
     """Score every label by what everything else says of its sample.
@@ -78,12 +78,12 @@ def label_errors(
         labels: their labels: class numbers or names; -1, NaN, None or an empty text where one is missing.
         pred_probs: (N, C) out-of-sample probabilities in the order of the sorted class names, or several of them.
         config: how; or give its fields as `settings`.
-        progress: is told how the work goes.
+        progress: is told how the work goes; True shows a bar, False nothing.
         settings: fields of `LabelConfig`.
     """
     chosen = config or LabelConfig.of(**settings)
     if run is None:
-        return _without_run(features, labels, pred_probs, chosen, progress)
+        return _without_run(features, labels, pred_probs, chosen, asked_progress(progress))
     if features is not None or labels is not None or pred_probs is not None:
         raise BadValue("label_errors", "a run, or features and labels", "both", "Leave one of them out.")
     session = session_of(run, train, test, search_config(chosen), progress=python_progress(progress))
@@ -112,7 +112,7 @@ def cost_of(
 
 
 def _without_run(
-    features: Any, labels: Any, pred_probs: Any, config: LabelConfig, progress: Progress | None
+    features: Any, labels: Any, pred_probs: Any, config: LabelConfig, progress: Progress
 ) -> LabelErrors:
     if labels is None or (features is None and pred_probs is None):
         raise BadValue(
@@ -124,8 +124,7 @@ def _without_run(
     likely = read_probabilities(pred_probs)
     given = read_labels(labels, max((one.shape[1] for one in likely), default=0))
     _check_count(len(given.labels))
-    if progress is not None:
-        progress.plan(str(cost_of(views, likely, given, config)), 0)
+    progress.plan(str(cost_of(views, likely, given, config)), 0)
     found = judge_present(
         given.labels, len(given.names), views, likely, folds=config.folds, seed=config.seed,
         room=table_room(config),

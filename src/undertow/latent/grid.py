@@ -124,7 +124,7 @@ def probe_grid(
     *,
     config: GridConfig | None = None,
     out: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **settings: Any,
 ) -> pd.DataFrame:
     """Probe every layer at every checkpoint; returns one row per number.
@@ -137,7 +137,7 @@ def probe_grid(
         test: the test split, likewise; its labels count as true.
         config: what to measure; or give its fields as `settings`.
         out: the folder for probes.parquet and what is kept; the run's own when not given.
-        progress: is told how the work goes.
+        progress: is told how the work goes; True shows a bar.
         settings: fields of `GridConfig`.
     """
     chosen = config or GridConfig.of(**settings)

@@ -38,7 +38,7 @@ from undertow.repairing.settings import BEST, RepairConfig
 from undertow.repairing.shared_pass import SharedPass
 from undertow.repairing.transfer import LINEAR, linear_parts, reader_with_head
 from undertow.room import further, in_all, taken
-from undertow.session.progress import NoProgress, Progress
+from undertow.session.progress import Progress, asked_progress
 from undertow.session.reader import ENTERING, Reader
 from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
 from undertow.session.session import Session, session_of
@@ -65,7 +65,7 @@ def repair(
     in_place: bool = False,
     checkpoint: int = -1,
     config: RepairConfig | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **settings: Any,
 ) -> Repair:
     """Give a classifier a head that is a probe of its features, if held-out samples say that it helps.
@@ -78,7 +78,7 @@ def repair(
         in_place: write into the model itself instead of a copy (its own head only).
         checkpoint: which checkpoint of a run; the last one when not given.
         config: how; or give its fields as `settings`.
-        progress: is told what the work takes.
+        progress: is told what the work takes; True shows it.
         settings: fields of `RepairConfig`.
     """
     chosen = config or RepairConfig.of(**settings)
@@ -113,9 +113,9 @@ class _Work:
         config: RepairConfig,
         in_place: bool,
         shared: SharedPass | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> None:
-        self.progress = progress or NoProgress()
+        self.progress = asked_progress(progress)
         self.model, self.config, self.in_place = model, config, in_place
         self.train, self.scaling = samples.split(TRAIN), samples.scaling
         self.notes: list[str] = [samples.note] if samples.note else []

@@ -289,7 +289,7 @@ def measure_run(
     test: Any = None,
     *,
     config: SessionConfig | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **settings: Any,
 ) -> RichnessResult:
     """Richness of a run at every checkpoint.
@@ -299,7 +299,7 @@ def measure_run(
         train: what it was trained on, as for `audit`; only spectra need it.
         test: samples it was not trained on; all measures are taken on them.
         config: which checkpoints and samples; or give its fields as `settings`.
-        progress: is told how the work goes.
+        progress: is told how the work goes; True shows a bar.
         settings: fields of `SessionConfig`.
     """
     session = session_of(run, train, test, config or SessionConfig.of(**settings), progress=progress)

@@ -124,6 +124,11 @@ def python_progress(given: Progress | bool | None) -> Progress:
     return TextBar(sys.stdout if notebook else sys.stderr)
 
 
+def asked_progress(given: Progress | bool | None) -> Progress:
+    """The same where nothing is shown unless it is asked for."""
+    return NoProgress() if given is None else python_progress(given)
+
+
 def _in_notebook() -> bool:
     shell = sys.modules.get("IPython")
     found = None if shell is None else shell.get_ipython()

@@ -30,7 +30,7 @@ from undertow.features.compatibility import check_used, explained
 from undertow.features.layers import resolve_layers
 from undertow.session.cache import Cache
 from undertow.session.checkpoints import choose
-from undertow.session.progress import NoProgress, Progress
+from undertow.session.progress import NoProgress, Progress, asked_progress
 from undertow.session.reader import Reader
 from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
 from undertow.session.settings import SessionConfig
@@ -64,7 +64,7 @@ class Session(Visiting):
         *,
         config: SessionConfig | None = None,
         out: str | Path | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         **settings: Any,
     ) -> None:
         """Choose the checkpoints; samples are read and models run when they are first needed.
@@ -78,7 +78,7 @@ class Session(Visiting):
             test: samples it was not trained on, likewise; bare inputs where no labels are known.
             config: which checkpoints and samples, and how models run; or give its fields as `settings`.
             out: the folder for what is kept; the run's own when not given.
-            progress: is told how the work goes.
+            progress: is told how the work goes; True shows a bar.
             settings: fields of `SessionConfig`.
         """
         super().__init__()
@@ -89,7 +89,7 @@ class Session(Visiting):
         self.out = Path(out or self.run.path)
         own = self.run.path / FOLDER
         self.cache = Cache(self.out / FOLDER, None if own == self.out / FOLDER else own)
-        self.progress = progress or NoProgress()
+        self.progress = asked_progress(progress)
         self._widths: dict[str, int] = {}
         self._marks: dict[int, str] = {}
 
@@ -267,7 +267,7 @@ def session_of(
     config: SessionConfig,
     *,
     out: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Session:
     """The session given, or a new one of these arguments; beside a session, samples and its settings are refused."""
     if not isinstance(run, Session):
@@ -280,7 +280,7 @@ def session_of(
             config.verb, "samples and shared settings in the session", f"{', '.join(beside)} beside it",
             "Give them to Session(...).",
         )  # fmt: skip
-    run.progress = progress or run.progress
+    run.progress = run.progress if progress is None else asked_progress(progress)
     return run
 
 
