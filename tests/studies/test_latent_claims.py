@@ -92,6 +92,20 @@ def test_vectors_against_subspaces():
     assert verdicts("velpic-minus-masc", *turned, scale="paper")[2:] == [False] * 4
 
 
+def test_our_layers_stand_above_the_model_by_more_than_scatter():
+    """Whether the model fell is no part of the sentence: one that ends at its peak once refuted it."""
+    model = (0.1, 0.4, 0.5)
+    nets_of_ours = ("MLP-digits", "MLP-MNIST1D")
+
+    def told(last):
+        rows = nets(nets_of_ours, model=model, masc=(0.3, 0.9, last), velpic=(0.3, 0.9, last))
+        return verdicts("no-download", *rows)[1:3]
+
+    assert told(0.6) == [True, True]
+    assert told(0.4) == [False, False]
+    assert told(0.51) == [None, None]
+
+
 def test_leads_that_test_samples_cannot_tell_apart_say_nothing():
     """Half a point more lead at .8 than at .2, of 3,000 answers; eight layers once told so by the toss of coins."""
     rows = []

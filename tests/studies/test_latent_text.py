@@ -96,7 +96,7 @@ def made_up(case, *, model, masc, velpic, guessed, fit=1.0):
         ("velpic", "block1", velpic),
     ):
         rows += [
-            row("accuracy", value, checkpoint=at, probe=name, layer=layer, split="test", n=100)
+            row("accuracy", value, checkpoint=at, probe=name, layer=layer, split="test", n=1000)
             for at, value in zip((0, 4, 20), values, strict=True)
         ]  # fmt: skip
     return [{"case": case, "seed": 0, **one} for one in rows]

@@ -16,7 +16,7 @@ from undertow.plots import line, panels
 from undertow.studies.claims import FITTED, CaseVerdict, Claim, ClaimVerdict
 from undertow.studies.findings import Findings, SeedCurve, number
 from undertow.studies.latent.corrupted_networks import DEGREES, JUDGED, NETS, case_name, cases, scaled
-from undertow.studies.latent.probe_claims import above_chance, ends_above, over_cases, peak_and_fall
+from undertow.studies.latent.probe_claims import above_chance, over_cases, peak_and_fall, stands_above
 from undertow.studies.latent.probe_curves import (
     TEST,
     best_layer,
@@ -183,8 +183,10 @@ vit = Study(
     },
     claims=(
         Claim("the model's test accuracy peaks early and falls", over_cases(peak_and_fall, "every"), FITTED, ours=True),
-        Claim("MASC's best layer ends above the model", over_cases(ends_above("masc"), "every"), FITTED, ours=True),
-        Claim("VeLPIC's best layer ends above the model", over_cases(ends_above("velpic"), "every"), FITTED, ours=True),
+        Claim("MASC's best layer ends above the model", over_cases(stands_above("masc"), "every"), FITTED, ours=True),
+        Claim(
+            "VeLPIC's best layer ends above the model", over_cases(stands_above("velpic"), "every"), FITTED, ours=True
+        ),
         Claim("MASC beats chance at epoch 0, the model does not", over_cases(above_chance("masc"), "every"), ours=True),
     ),
     figure=dynamics_figure("masc"),
@@ -245,8 +247,8 @@ memorised_inputs = Study(
     },
     claims=(
         Claim("unreadable pictures that are memorised cost the model accuracy", _costs_model, FITTED, ours=True),
-        Claim("MASC's best layer ends above the model", over_cases(ends_above("masc")), FITTED, ours=True),
-        Claim("VeLPIC's best layer ends above the model", over_cases(ends_above("velpic")), FITTED, ours=True),
+        Claim("MASC's best layer ends above the model", over_cases(stands_above("masc")), FITTED, ours=True),
+        Claim("VeLPIC's best layer ends above the model", over_cases(stands_above("velpic")), FITTED, ours=True),
     ),
     figure=_inputs_figure,
     notes=(

@@ -9,10 +9,10 @@ from undertow.studies.claims import FITTED, Claim
 from undertow.studies.latent.corrupted_networks import JUDGED, case_name
 from undertow.studies.latent.probe_claims import (
     above_chance,
-    ends_above,
     over_cases,
     peak_and_fall,
     some_layer_follows,
+    stands_above,
 )
 from undertow.studies.latent.probe_curves import dynamics_figure
 from undertow.studies.latent.probe_dynamics import FEW_STEPS, MEASURE
@@ -54,8 +54,8 @@ no_download = Study(
             "the model's test accuracy peaks early and falls", over_cases(peak_and_fall, "every"), FITTED, ours=True,
             cause="MNIST-1D's: at .2 and .4 its test accuracy, .5 and .4, is highest when all labels are memorised",
         ),
-        Claim("MASC's best layer ends above the model", over_cases(ends_above("masc")), FITTED, ours=True),
-        Claim("VeLPIC's best layer ends above the model", over_cases(ends_above("velpic")), FITTED, ours=True),
+        Claim("MASC's best layer ends above the model", over_cases(stands_above("masc")), FITTED, ours=True),
+        Claim("VeLPIC's best layer ends above the model", over_cases(stands_above("velpic")), FITTED, ours=True),
         Claim(
             "MASC beats chance at epoch 0, the model does not", over_cases(above_chance("masc"), "every"), ours=True
         ),

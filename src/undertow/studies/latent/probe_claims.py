@@ -125,6 +125,20 @@ def ends_above(probe: str) -> Judge:
     return judge
 
 
+def stands_above(probe: str) -> Judge:
+    """The best hidden layer ends above the model, by more than test samples scatter."""
+
+    def judge(found: Findings, case: str) -> tuple[bool | None, str]:
+        layer, best = best_layer(found, case, probe)
+        last = model_end(found, case)
+        words, unsure = f"{layer} {number(best)}, model {number(last)}", scatter(found, case, best, last)
+        if abs(best - last) <= unsure:
+            return None, f"{words}, less apart than test samples scatter ({number(unsure)})"
+        return best > last, words
+
+    return judge
+
+
 def rises_with_model(probe: str) -> Judge:
     """At the model's peak the best hidden layer is read better than before training, and about as well as the model."""
 

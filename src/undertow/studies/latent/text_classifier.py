@@ -10,7 +10,7 @@ from __future__ import annotations
 from undertow.studies.claims import FITTED, Claim
 from undertow.studies.findings import Findings, number
 from undertow.studies.latent.corrupted_networks import JUDGED, case_name
-from undertow.studies.latent.probe_claims import ends_above, over_cases, peak_and_fall
+from undertow.studies.latent.probe_claims import over_cases, peak_and_fall, stands_above
 from undertow.studies.latent.probe_curves import best_layer, dynamics_figure
 from undertow.studies.recipe import Case, ScaleChange, Study
 
@@ -48,8 +48,10 @@ text = Study(
     },
     claims=(
         Claim("the model's test accuracy peaks early and falls", over_cases(peak_and_fall, "every"), FITTED, ours=True),
-        Claim("MASC's best layer ends above the model", over_cases(ends_above("masc"), "every"), FITTED, ours=True),
-        Claim("VeLPIC's best layer ends above the model", over_cases(ends_above("velpic"), "every"), FITTED, ours=True),
+        Claim("MASC's best layer ends above the model", over_cases(stands_above("masc"), "every"), FITTED, ours=True),
+        Claim(
+            "VeLPIC's best layer ends above the model", over_cases(stands_above("velpic"), "every"), FITTED, ours=True
+        ),
         Claim(
             "before training MASC reads more than the commonest class", over_cases(_above_guessing, "every"), ours=True,
         ),

@@ -118,7 +118,10 @@ qr = Study(
     changes={
         "smoke": ScaleChange(train={**SMOKE, "train_size": 400}, minutes=0.1),
         "laptop": ScaleChange(
-            train=COLLAPSED, options={"map_side": 8}, because=f"{LONGER}; {POOLED}", minutes=0.2
+            train=COLLAPSED,
+            options={"map_side": 4},
+            because=f"{LONGER}; {POOLED}, four for each at least",
+            minutes=0.2,
         ),
     },
     notes=(
