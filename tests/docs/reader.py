@@ -191,6 +191,7 @@ def _embeddings(folder: Path, data: Any) -> None:
     given[:30] = (given[:30] + 1) % 10
     np.save(folder / "y.npy", given)
     pd.DataFrame({"label": given}).to_csv(folder / "y.csv", index=False)
+    pd.DataFrame(x).assign(label=given).to_csv(folder / "table.csv", index=False)
     sure = 0.8 * np.eye(10)[y] + 0.02
     np.save(folder / "p.npy", (sure / sure.sum(1, keepdims=True)).astype(np.float32))
     for name in ("reviewed.json", "export.json"):

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from errno import ENOSPC
 from io import TextIOWrapper
 
 from undertow.errors import UndertowError
@@ -47,13 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return 0
     except OSError as error:  # output on a full disk, a path that no system call takes
-        if debug:
+        if debug or (error.errno != ENOSPC and not error.filename):
             raise
         _drop_output()
-        where = (
-            f"{str(error.filename)[:LONGEST]}: " if error.filename else "What it prints cannot be written: "
-        )
-        return _complain(f"{where}{error.strerror or error}.", 1)
+        where = str(error.filename)[:LONGEST] if error.filename else "What it prints cannot be written"
+        return _complain(f"{where}: {error.strerror or error}.", 1)
 
 
 def _drop_output() -> None:
