@@ -199,10 +199,8 @@ def _decisive(told: Sequence[Entry]) -> Entry:
     chosen = max(
         told, key=lambda one: (_all_cases(one["entry"]), one["verdict"] != "cannot tell", told.index(one))
     )
-    return {
-        **chosen,
-        "beside": [one for one in told if one is not chosen and one["verdict"] != "cannot tell"],
-    }
+    others = (one for one in told if one["entry"]["rows"] != chosen["entry"]["rows"])
+    return {**chosen, "beside": [one for one in others if one["verdict"] != "cannot tell"]}
 
 
 def _all_cases(own: Entry) -> bool:

@@ -121,10 +121,14 @@ def carried(found: Findings, case: str, **where: Any) -> float:
 
 
 def fall_behind(found: Findings, case: str) -> float:
-    """The eigenvalue behind the C-th over the C-th: near 0 where only C features are significant."""
+    """The eigenvalue behind the C-th over the C-th: near 0 where only C features are significant.
+
+    Eigenvalues within rounding of 0 have no rows.
+    """
     classes = classes_of(found, case)
-    own, next_one = (found.mean(case, "intensity", position=at, **END) for at in (classes, classes + 1))
-    return next_one / own
+    at = {"position": classes + 1, **END}
+    behind = found.mean(case, "intensity", **at) if found.has(case, "intensity", **at) else 0.0
+    return behind / found.mean(case, "intensity", position=classes, **END) if behind else 0.0
 
 
 def each_feature(found: Findings, case: str, measure: str, **where: Any) -> tuple[Array, Array]:

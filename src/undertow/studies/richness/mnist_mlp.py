@@ -87,7 +87,13 @@ target_scale = Study(
     published=(
         *_row("d_lr", (0.049, 0.11, 0.56), (0.0044, 0.0094, 0.061), TEST),
         *Published.row(_SCALES, "accuracy", (0.927, 0.924, 0.883), 0.015, "table 2, 1.5 points", TEST),
-        *_row("s_init_transposed", (0.068, 0.041, 0.052), (0.0021, 0.0045, 0.018), TEST),
+        *(
+            replace(
+                one,
+                cause="on training pictures, which the paper may mean, the same reading gives .071 (seed 0)",
+            )
+            for one in _row("s_init_transposed", (0.068, 0.041, 0.052), (0.0021, 0.0045, 0.018), TEST)
+        ),
         *Published.row(
             _SCALES, "squared_parameter_norm", (3.4e3, 3.2e3, 3.2e3), 100, "table 2, to its two digits"
         ),
