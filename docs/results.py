@@ -11,7 +11,6 @@ They come from these two files, the recipes and the list of what the papers show
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from collections import Counter
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent))
+from results_pictures import picture
 from results_rows import keep_rows, restore_rows
 
 from undertow.errors import NotThere
@@ -32,8 +31,6 @@ from undertow.studies.papers import ITEMS, PAPERS
 from undertow.words import number
 
 HERE = Path(__file__).parent
-MOST_BYTES = 17_000
-WIDTHS = (900, 750, 640, 520)
 MARKS = {"holds": "holds", "does not hold": "**does not hold**", "cannot tell": "*cannot tell*"}
 NOT_RUN = "not run yet"
 BEYOND = "beyond"
@@ -370,25 +367,6 @@ def _short(changes: Sequence[str]) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------ pieces
-
-
-def picture(own: SavedStudy, folder: Path) -> str:
-    """The study's figure, small; where it lies, seen from the page, or nothing where it cannot be made small."""
-    source = own.path / "figure.png"
-    if not source.is_file():
-        return ""
-    whole = Image.open(source).convert("RGB")
-    for width in WIDTHS:
-        small = whole.resize((width, round(whole.height * width / whole.width)), Image.Resampling.LANCZOS)
-        written = io.BytesIO()
-        small.quantize(32, Image.Quantize.MAXCOVERAGE).save(written, "PNG", optimize=True)
-        if written.tell() <= MOST_BYTES:
-            scale = "" if own.scale == "laptop" else f"-{own.scale}"
-            name = f"pictures/study-{own.name.replace('/', '-')}{scale}.png"
-            (folder / "pictures").mkdir(exist_ok=True)
-            (folder / name).write_bytes(written.getvalue())
-            return name
-    return ""
 
 
 def _link(name: str) -> str:
