@@ -11,7 +11,6 @@ They come from these two files, the recipes and the list of what the papers show
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from collections import Counter
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent))
+from results_pictures import picture
 from results_rows import keep_rows, restore_rows
 
 from undertow.errors import NotThere
@@ -32,8 +31,6 @@ from undertow.studies.papers import ITEMS, PAPERS
 from undertow.words import number
 
 HERE = Path(__file__).parent
-MOST_BYTES = 17_000
-WIDTHS = (900, 750, 640, 520)
 MARKS = {"holds": "holds", "does not hold": "**does not hold**", "cannot tell": "*cannot tell*"}
 NOT_RUN = "not run yet"
 BEYOND = "beyond"
@@ -196,17 +193,17 @@ def _decisive(told: Sequence[Entry]) -> Entry:
     """The verdict that counts, small scales first: a larger scale's, unless cases of it are missing or cannot tell."""
     if not told:
         return {}
-    chosen = max(
-        told, key=lambda one: (_all_cases(one["entry"]), one["verdict"] != "cannot tell", told.index(one))
-    )
+    whole = [one for one in told if not _missing(one["entry"])] or told
+    chosen = ([one for one in whole if one["verdict"] != "cannot tell"] or whole)[-1]
     others = (one for one in told if one["entry"]["rows"] != chosen["entry"]["rows"])
     return {**chosen, "beside": [one for one in others if one["verdict"] != "cannot tell"]}
 
 
-def _all_cases(own: Entry) -> bool:
-    """Every case of the scale has rows."""
+def _missing(own: Entry) -> str:
+    """`2 of 4 cases` where not all of a scale's cases have rows."""
     cases = len(find_study(own["study"]).at(own["scale"]).cases)
-    return own.get("cases_done", cases) >= cases
+    there = own.get("cases_done", cases)
+    return f"{there} of {cases} cases" if there < cases else ""
 
 
 NUMBERS = ("number", "paper", "ours (range over seeds)", "tolerance", "scale, seeds", "verdict", "study")
@@ -231,12 +228,12 @@ def _paper(room: str, ledger: Ledger) -> list[str]:
 
 def numbers_in(room: str, ledger: Ledger) -> list[tuple[str, Entry, Entry]]:
     """The paper's numbers that have one of ours, each once, at the largest scale: study, outcome, number."""
-    found = {
-        (name, one["case"], one["measure"], one["where"]): (name, own, one)
-        for name in names_in(room)
-        for own in current(name, ledger)
-        for one in own["numbers"]
-    }
+    found: dict[tuple[str, ...], tuple[str, Entry, Entry]] = {}
+    for name in names_in(room):
+        for own in current(name, ledger):
+            found |= {
+                (name, one["case"], one["measure"], one["where"]): (name, own, one) for one in own["numbers"]
+            }
     return list(found.values())
 
 
@@ -258,15 +255,11 @@ def _claim_line(one: Entry) -> list[str]:
 
 def _seeds(own: Entry) -> str:
     """`laptop, 3`, or `laptop, 1 of 3, 2 of 4 cases` where seeds or cases are missing."""
-    study = find_study(own["study"])
-    wanted, cases = max(own["seeds"], study.seeds), len(study.at(own["scale"]).cases)
-    done, there = own.get("seeds_done", own["seeds"]), own.get("cases_done", cases)
-    parts = [f"{own['scale']}, {done}" + f" of {wanted}" * (done < wanted)]
-    if there < cases:
-        parts.append(f"{there} of {cases} cases")
-    elif own["unfinished"] and done >= wanted:
-        parts.append("not all cases with all")
-    return ", ".join(parts)
+    wanted = max(own["seeds"], find_study(own["study"]).seeds)
+    done = own.get("seeds_done", own["seeds"])
+    partly = "not all cases with all" if own["unfinished"] and done >= wanted else ""
+    told = (own["scale"], f"{done}" + f" of {wanted}" * (done < wanted), _missing(own) or partly)
+    return ", ".join(filter(None, told))
 
 
 def _why(one: Entry) -> str:
@@ -370,25 +363,6 @@ def _short(changes: Sequence[str]) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------ pieces
-
-
-def picture(own: SavedStudy, folder: Path) -> str:
-    """The study's figure, small; where it lies, seen from the page, or nothing where it cannot be made small."""
-    source = own.path / "figure.png"
-    if not source.is_file():
-        return ""
-    whole = Image.open(source).convert("RGB")
-    for width in WIDTHS:
-        small = whole.resize((width, round(whole.height * width / whole.width)), Image.Resampling.LANCZOS)
-        written = io.BytesIO()
-        small.quantize(32, Image.Quantize.MAXCOVERAGE).save(written, "PNG", optimize=True)
-        if written.tell() <= MOST_BYTES:
-            scale = "" if own.scale == "laptop" else f"-{own.scale}"
-            name = f"pictures/study-{own.name.replace('/', '-')}{scale}.png"
-            (folder / "pictures").mkdir(exist_ok=True)
-            (folder / name).write_bytes(written.getvalue())
-            return name
-    return ""
 
 
 def _link(name: str) -> str:
