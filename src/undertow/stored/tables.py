@@ -10,9 +10,9 @@ What a file says of its own size is looked at before anything is unpacked: a sma
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
@@ -140,7 +140,7 @@ def read_table(
     if content is None:
         check_regular(Path(path))
     try:
-        with Path(path).open("rb") if content is None else BytesIO(content) as file:
+        with arrow_file(path, content) as file:
             with parquet.ParquetFile(file) as opened:
                 _check_claims(path, opened.metadata, schema)
             found = check_seal(file, path, need=need_seal or seal is not None)
@@ -155,6 +155,21 @@ def read_table(
             raise
         raise _unreadable(path, schema, error) from error
     return _checked(path, table, schema)
+
+
+def arrow_file(path: Path | str, content: bytes | None = None) -> Any:
+    """The file, or its content, as one that Arrow's threads can read without asking Python for anything.
+
+    Such a thread may outlive the reading by a moment. If what it lets go of then were a Python object, and Python were
+    ending, the process would abort ("terminate called without an active exception").
+    """
+    import pyarrow as pa
+
+    if content is None:
+        return pa.OSFile(os.fsencode(path))
+    copied = pa.BufferOutputStream()
+    copied.write(content)
+    return pa.BufferReader(copied.getvalue())
 
 
 def read_frame(path: Path, schema: TableSchema, **how: Any) -> pd.DataFrame:

@@ -34,7 +34,7 @@ from undertow.data.samples import Samples
 from undertow.errors import BadData, BadValue, ChangedFile, NotThere, unknown
 from undertow.spreadsheets import write_csv
 from undertow.stored.seals import check_seal
-from undertow.stored.tables import write_table
+from undertow.stored.tables import arrow_file, write_table
 from undertow.training.harmless import harmless_types
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _read_table(path: Path) -> pa.Table:
             return _columns_of(path)
         if path.suffix == ".csv":
             return csv.read_csv(path)
-        with path.open("rb") as file:
+        with arrow_file(path) as file:
             check_seal(file, path)  # one of ours that changed would train on other labels
             file.seek(0)
             return parquet.read_table(file, use_threads=False)

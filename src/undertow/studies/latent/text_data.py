@@ -67,7 +67,7 @@ def _drawn(part: Labelled, size: int, seed: int) -> Labelled:
 
 
 def _trec() -> tuple[Labelled, Labelled]:
-    import pandas as pd
+    from pyarrow import parquet
 
     root = os.environ.get("UNDERTOW_DATA")
     path = Path(root or ".") / FILE
@@ -76,7 +76,8 @@ def _trec() -> tuple[Labelled, Labelled]:
             f"TREC's questions: wanted {FILE} in the folder that UNDERTOW_DATA names (columns split, text, true), "
             f"got {root or 'no such folder'}. Put the file there, or take source='made'."
         )
-    table = pd.read_parquet(path, columns=["split", "text", "true"])
+    # By its path: pandas would open it as a Python file, which Arrow's threads must not hold (see stored/tables.py).
+    table = parquet.read_table(path, columns=["split", "text", "true"]).to_pandas()
     train, test = (table[table["split"] == split] for split in ("train", "test"))
     return (
         (train["text"].tolist(), train["true"].astype(int).tolist()),
