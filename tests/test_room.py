@@ -16,7 +16,7 @@ from undertow.data.decode import decode_images
 from undertow.data.load import load_data
 from undertow.errors import BadData
 from undertow.models.build import build_model
-from undertow.room import check_room, free_memory
+from undertow.room import LATER, check_room, free_memory, in_all
 
 
 @pytest.fixture
@@ -45,6 +45,14 @@ def test_the_smaller_of_machine_and_container_counts(tmp_path: Path, little_free
     assert free_memory() == 20_000_000
     (tmp_path / "memory.max").write_text("max\n")
     assert free_memory() == 97656 * 1024
+
+
+def test_a_plan_says_where_more_is_wanted_than_is_free(little_free):
+    """Fails if libraries that are loaded later do not count, or if it is said of all."""
+    free = 97656 * 1024
+    more = r", more than the 100 MB that are free: give a smaller --memory or fewer --samples"
+    assert in_all(free - LATER + 1).endswith(f"samples counted{more})")
+    assert in_all(free - LATER).endswith("samples counted)")
 
 
 def test_a_system_that_does_not_tell_refuses_nothing(tmp_path: Path, monkeypatch):

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
+import undertow as ut
 from undertow.cli import main
 
 QUICK = ["--data", "digits", "--epochs", "2", "--device", "cpu"]
@@ -167,6 +169,20 @@ def test_foreign_checkpoints_are_shown(capsys, tmp_path):
     code, out, err = call(capsys, "show", tmp_path)
     assert (code, err) == (0, "")
     assert "checkpoints at epoch 3" in out
+
+
+def test_a_log_of_thousands_of_measures(capsys, tmp_path):
+    """Fails if the screen is filled with columns of no width."""
+    with ut.Recorder(tmp_path / "run") as recorder:
+        recorder.save(nn.Linear(3, 2), 0, **{f"m{number}": number / 8 for number in range(5000)})
+    assert main(["show", str(tmp_path / "run")]) == 0
+    told = capsys.readouterr().out
+    assert [line.split() for line in told.splitlines() if line.startswith("epoch")] == [
+        ["epoch", *(f"m{number}" for number in range(12))]
+    ]
+    assert "4,988 more measures are recorded; --json prints all." in told
+    assert main(["show", str(tmp_path / "run"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"][0]["m4999"] == 4999 / 8
 
 
 def test_only_shares_of_other_trainers_are_shown_as_such(capsys, tmp_path):

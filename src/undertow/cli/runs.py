@@ -17,6 +17,8 @@ from undertow.training.run_folder import RunFolder, below_words, open_folder, th
 
 BLANK: dict[str, Any] = dict.fromkeys(["model", "data", "noise", "checkpoints", "last", "test", "best"])
 """What is said of a run, where it is known."""
+MOST_COLUMNS = 12
+"""Of a run's measures on the screen: a log may have thousands."""
 
 
 def runs(folder: Path = Path("runs"), *, json: bool = False) -> None:
@@ -88,15 +90,18 @@ def _tell(opened: RunFolder, metrics: list[dict[str, Any]]) -> None:
     for note in opened.folder_notes:
         screen.print(note, markup=False)
     if metrics:
-        screen.print(_history(metrics, opened.unit))
+        columns, chosen = _history(metrics, opened.unit)
+        screen.print(_history_table(columns[:MOST_COLUMNS], chosen, opened.unit))
+        if len(columns) > MOST_COLUMNS:
+            screen.print(f"{len(columns) - MOST_COLUMNS:,} more measures are recorded; --json prints all.")
     if metrics and facts.finished:
         screen.print(ending(opened))
     elif facts.config and not facts.finished:
         screen.print("Not finished. Repeat its `undertow train` command with --resume to go on.")
 
 
-def _history(metrics: list[dict[str, Any]], unit: str) -> Any:
-    """At most 15 rows, spread over training; foreign metrics as they are named."""
+def _history(metrics: list[dict[str, Any]], unit: str) -> tuple[list[str], list[dict[str, Any]]]:
+    """The measures that are known, and at most 16 rows, spread over training; foreign metrics as they are named."""
     ours = ["train_loss", "train_accuracy", "train_fit", "test_accuracy", "train_wrong_fit"]
     columns = [name for name in ours if name in metrics[0] or name in metrics[-1]]
     if "test_accuracy" not in columns:  # the log of another trainer, by its own names
@@ -106,7 +111,10 @@ def _history(metrics: list[dict[str, Any]], unit: str) -> Any:
     metrics = told or metrics
     stride = -(-len(metrics) // 15)
     chosen = metrics[::stride] if metrics[::stride][-1] is metrics[-1] else [*metrics[::stride], metrics[-1]]
-    columns = [name for name in columns if any(_known(row.get(name)) for row in chosen)]
+    return [name for name in columns if any(_known(row.get(name)) for row in chosen)], chosen
+
+
+def _history_table(columns: list[str], chosen: list[dict[str, Any]], unit: str) -> Any:
     rows = [[int(row[unit]), *(_cell(name, row.get(name)) for name in columns)] for row in chosen]
     heads = [name.replace("_", " ") for name in columns]
     return table("", [unit, *heads], rows, right=heads)
