@@ -51,6 +51,7 @@ def attention_block(width: int) -> int:
         ("mlp:256-256,dropout=0.2", MNIST, 10, 269_322),
         ("mlp:1000-1000-1000", (1,), 1, dense(1, 1000, 1000, 1000, 1)),
         ("mlp2d", MNIST, 10, dense(784, 100, 2, 10)),
+        ("lenet", MNIST, 10, 32 * 26 + 64 * (32 * 25 + 1) + dense(3136, 1024, 10)),
         # Head without bias: 250 weights per class.
         ("cnn", MNIST, 10, CNN_CONVS + conv(1, 16) + dense(576, 250, 250, 250) + 2_500),
         ("cnn", CIFAR, 10, CNN_CONVS + conv(3, 16) + dense(1024, 250, 250, 250) + 2_500),
@@ -96,6 +97,8 @@ SMALL = {
     "mlp:32-16": MNIST,
     "mlp:8,dropout=0.3,init=he": (40,),
     "mlp2d:width=12": MNIST,
+    "lenet:width=2,units=9": MNIST,
+    "lenet:width=3,units=5": (3, 16, 21),
     "cnn:width=2,units=6,dropout=0.2": MNIST,
     "cnn:width=2,units=6": (1, 8, 8),
     "alexnet:width=2,dropout=0.5": TINY,
@@ -244,6 +247,7 @@ def test_vgg_differs_by_its_batch_norm_only():
         ),
         ("vgg16", MNIST, None, "vgg16: wanted images (C, H, W) of at least 32x32"),
         ("cnn", (1, 7, 32), None, "cnn: wanted images (C, H, W) of at least 8x8"),
+        ("lenet", (1, 3, 28), None, "at least 4x4"),
         ("svhn-cnn", (3, 32, 31), None, "at least 32x32"),
         ("stl10-cnn", CIFAR, None, "at least 96x96"),
         (

@@ -17,6 +17,7 @@ SMALL = {
     "mlp:32-16": MNIST,
     "mlp:32-16,dropout=0.2": MNIST,
     "mlp2d": MNIST,
+    "lenet:width=2,units=9": MNIST,
     "cnn:width=2,units=6,dropout=0.2": MNIST,
     "alexnet:width=2,dropout=0.5": TINY,
     "svhn-cnn:width=2": CIFAR,
@@ -115,6 +116,7 @@ def test_the_plane_has_no_relu():
     ("spec", "shape", "sizes"),
     [
         ("mlp", MNIST, {"layer1": 128, "layer2": 512, "layer3": 2048, "layer4": 2048}),
+        ("lenet", MNIST, {"flatten": 3136, "fc1": 1024}),
         ("cnn", MNIST, {"flatten": 576, "fc1": 250, "fc2": 250, "fc3": 250}),
         ("cnn", CIFAR, {"flatten": 1024, "fc1": 250, "fc2": 250, "fc3": 250}),
         ("alexnet", TINY, {"flatten": 256, "fc1": 4096, "fc2": 4096}),

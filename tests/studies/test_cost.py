@@ -18,7 +18,7 @@ def trained():
         (case.train.model, case.train.data.partition(":")[0])
         for name in STUDIES
         for case in find_study(name).cases
-        if case.train
+        if case.train and case.train.epochs
     }
 
 

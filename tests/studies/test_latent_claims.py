@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 
 from undertow.studies.catalogue import find_study
 from undertow.studies.findings import row
@@ -51,12 +50,19 @@ def nets(kinds, degrees=(0.2, 0.4, 0.6, 0.8), **probes):
 BOTH_MLPS = ("MLP-MNIST", "MLP-CIFAR10")
 
 
-@pytest.mark.parametrize("probe", ["masc", "velpic"])
-def test_layers_keep_what_the_model_loses(probe):
-    good = nets(BOTH_MLPS, **{probe: HIGH})
-    assert verdicts(f"{probe}-dynamics", *good) == [True] * 4
-    below = nets(BOTH_MLPS, model=(0.3, 0.9, 0.9), **{probe: (0.1, 0.5, 0.4)})
-    assert verdicts(f"{probe}-dynamics", *below) == [False] * 4
+def test_layers_keep_what_the_model_loses():
+    good = nets(BOTH_MLPS, masc=HIGH, velpic=HIGH)
+    below = nets(BOTH_MLPS, model=(0.3, 0.9, 0.9), masc=(0.1, 0.5, 0.4), velpic=(0.1, 0.5, 0.4))
+    assert verdicts("masc-dynamics", *good) == [True] * 4
+    assert verdicts("masc-dynamics", *below) == [False] * 4
+    assert verdicts("velpic-dynamics", *good)[:3] == [True] * 3  # the model's fall is told once
+    assert verdicts("velpic-dynamics", *below)[:3] == [False] * 3
+
+
+def test_vectors_plateau_higher_by_more_than_scatter():
+    for last, said in ((0.75, True), (0.66, False)):
+        rows = nets(BOTH_MLPS, masc=MIDDLE, velpic=(0.3, 0.9, last))
+        assert verdicts("velpic-dynamics", *rows)[3] is said
 
 
 def test_networks_that_did_not_memorise_are_left_out():
@@ -80,7 +86,7 @@ def test_vectors_against_subspaces():
         )
         rows.append(made_up("CNN-CIFAR10", degree, masc=LOW, velpic=(lead, lead, lead)))
     assert verdicts("velpic-minus-masc", *rows, scale="paper") == [True] * 6
-    assert verdicts("velpic-minus-masc", *rows)[2] is True  # of MLP-MNIST at .4 and .6, three seeds each
+    assert verdicts("velpic-minus-masc", *rows)[2:4] == [True, True]  # of .4 and .6, three seeds each
     few = nets(BOTH_MLPS, (0.2, 0.8), masc=(LOW, LOW, HIGH), velpic=MIDDLE)
     assert verdicts("velpic-minus-masc", *few)[2] is None  # 200 pictures a class, layers of 512 units
     turned = []
@@ -118,8 +124,18 @@ def test_leads_that_test_samples_cannot_tell_apart_say_nothing():
 def test_a_claim_on_one_net_is_decided_by_its_seeds():
     """Four degrees alone cannot reject chance (1/16); three seeds of each can, and one seed of each cannot."""
     many, few = (nets(("CNN-CIFAR10",), seeds=seeds, masc=LOW, velpic=HIGH, logistic=LOW) for seeds in (3, 1))
-    assert verdicts("velpic-minus-masc", *many)[4] is True
-    assert verdicts("velpic-minus-masc", *few)[4] is None
+    assert verdicts("velpic-minus-masc", *many, scale="paper")[4] is True
+    assert verdicts("velpic-minus-masc", *few, scale="paper")[4] is None
+    assert verdicts("velpic-minus-masc", *many)[4] is None  # 100 pictures a class, 1,024 features
+
+
+def test_a_narrow_cnn_has_fewer_features():
+    """3,000 pictures for 288 features can tell, 1,000 for 576 cannot."""
+    rows = nets(("CNN-FashionMNIST", "CNN-MNIST"), masc=(HIGH, LOW, LOW), velpic=LOW)
+    told = dict(zip("abcdef", verdicts("velpic-minus-masc", *rows), strict=True))
+    assert told["d"] is True
+    few = nets(("CNN-FashionMNIST",), (0.2, 0.8), masc=(HIGH, LOW, LOW), velpic=LOW)
+    assert verdicts("velpic-minus-masc", *few)[3] is None
 
 
 def test_the_logistic_probe_follows_the_model_down():
@@ -136,15 +152,15 @@ def test_subspaces_against_logistic_depend_on_net_and_depth():
         *nets(BOTH_MLPS, masc=(LOW, LOW, HIGH), logistic=(HIGH, LOW, LOW)),
         *nets(("CNN-FashionMNIST",), masc=(HIGH, LOW, LOW), logistic=(LOW, LOW, HIGH)),
     ]
-    assert verdicts("masc-minus-logistic", *rows, scale="paper") == [True, True]
-    assert verdicts("masc-minus-logistic", *rows) == [True, True]
+    assert verdicts("masc-minus-logistic", *rows, scale="paper") == [True] * 4
+    assert verdicts("masc-minus-logistic", *rows) == [True] * 4
     few = nets(BOTH_MLPS, (0.2, 0.8), masc=(LOW, LOW, HIGH), logistic=(HIGH, LOW, LOW))
-    assert verdicts("masc-minus-logistic", *few)[0] is None  # too few pictures for MLPs
+    assert verdicts("masc-minus-logistic", *few)[:2] == [None, None]  # too few pictures for MLPs
     turned = [
         *nets(BOTH_MLPS, masc=HIGH, logistic=LOW),
         *nets(("CNN-FashionMNIST",), masc=LOW, logistic=HIGH),
     ]
-    assert verdicts("masc-minus-logistic", *turned, scale="paper") == [False, False]
+    assert verdicts("masc-minus-logistic", *turned, scale="paper") == [False, True, False, True]
 
 
 def test_random_features_against_trained_ones():
@@ -187,3 +203,41 @@ def test_more_seeds_tell_smaller_differences():
     few, many = (made_up("MLP-MNIST", 0.8, seeds=seeds, masc=(0.40, 0.5, 0.37)) for seeds in (1, 5))
     assert verdicts("init-vs-trained", few)[2] is None
     assert verdicts("init-vs-trained", many)[2] is True
+
+
+def _edited(before, at_once, degrees=(0.2, 0.4, 0.6, 0.8)):
+    """A net left alone and edited at epoch 24; VeLPIC of the last layer is what the edited model says."""
+    found = []
+    for net in ("MLP-MNIST", "CNN-FashionMNIST"):
+        for degree in degrees:
+            for name in ("left alone", "edited"):
+                where = {"case": f"{net}, {name} {degree:g}", "seed": 0, "split": "test"}
+                for at in (0, 24, 60):
+                    seen = {"checkpoint": at, "labels": "true", **where}
+                    found.append({**row("accuracy", before), "probe": "model", "layer": "output", **seen})
+                    for layer, value in (("layer1", 0.99), ("layer2", at_once)):
+                        found.append({**row("accuracy", value), "probe": "velpic", "layer": layer, **seen})
+    return found
+
+
+def test_the_edit_is_judged_by_what_the_edited_model_says():
+    """Not an epoch later, after more training on wrong labels, nor by another layer."""
+    assert verdicts("intervention", _edited(0.6, 0.7))[0] is True
+    assert verdicts("intervention", _edited(0.7, 0.6))[0] is False
+
+
+def test_transfer_is_judged_at_every_checkpoint_of_the_latter_half():
+    def curves(edited):
+        rows = []
+        for case in (f"{net} {degree}" for net in ("MLP-MNIST", "CNN-MNIST") for degree in (0.2, 0.4, 0.6)):
+            where = {"case": case, "seed": 0}
+            rows.append({**row("train_fit", 1.0), **where})
+            for probe, values in (("model", (0.1, 0.5, 0.5)), ("edited", edited)):
+                for at, value in zip((0, 10, 20), values, strict=True):
+                    rows.append(
+                        {**row("accuracy", value), **where, "probe": probe, "checkpoint": at, "split": "test"}
+                    )
+        return rows
+
+    assert verdicts("transfer", curves((0.05, 0.6, 0.6)), scale="paper")[0] is True
+    assert verdicts("transfer", curves((0.3, 0.4, 0.6)), scale="paper")[0] is False

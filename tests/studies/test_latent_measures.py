@@ -41,6 +41,10 @@ def test_the_logistic_probe_takes_the_papers_steps_however_few_the_samples(run, 
     rows = grid(run, case="x 0.4", seed=0, probes=("velpic", "logistic"), logistic_at="last")
     assert {one["layer"] for one in rows if one["probe"] == "logistic"} == {"input", "layer1", "layer2"}
     assert asked == [40, 40, 40]
+    monkeypatch.setattr(probe_measures, "FULL", len(run.data().train))
+    asked.clear()
+    grid(run, case="x 0.4", seed=0, probes=("velpic", "logistic"), logistic_at="last")
+    assert asked == [20 * -(-len(run.data().train) // 128)] * 3, "a full set has the paper's epochs"
 
 
 def test_the_published_number_of_steps():

@@ -49,7 +49,7 @@ def test_the_laptop_has_more_test_samples_than_features(name):
         widths = {"resnet18": 8, "vgg16": 64, "vgg16bn": 64}
         features = (
             spec.options["widths"][-1] if spec.name == "mlp"
-            else spec.options["units"] if spec.name == "cnn"
+            else spec.options["units"] if spec.name in ("cnn", "lenet")
             else widths[spec.name] * spec.options["width"]
         )  # fmt: skip
         assert case.train.test_size > features

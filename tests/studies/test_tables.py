@@ -12,7 +12,7 @@ WANTED = {
         "logistic-dynamics": (4, 13), "masc-minus-logistic": (5, 14), "velpic-minus-logistic": (6, 15),
         "transfer": (7, 16, 17, 18), "intervention": (8, 9, 19), "init-vs-trained": (20,), "dropout": (21, 24),
         "resnet18-modes": (), "no-download": (), "masc-variances": (), "early-transfer": (), "vit": (),
-        "memorised-inputs": (), "text": (),
+        "memorised-inputs": (), "text": (), "raw-pixels": (1, 2, 10, 11),
     },
     "richness": dict.fromkeys(
         (

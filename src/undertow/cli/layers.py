@@ -87,6 +87,7 @@ def from_spec(spec: str, data: str | None) -> tuple[nn.Module, Tensor]:
 _FITTING = {
     "mlp": "mnist",
     "mlp2d": "mnist",
+    "lenet": "mnist",
     "cnn": "mnist",
     "alexnet": "tiny_imagenet",
     "svhn-cnn": "svhn",

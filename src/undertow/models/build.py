@@ -20,7 +20,7 @@ import torch
 from undertow.errors import BadValue
 from undertow.models.attention import transformer, vit
 from undertow.models.catalogue import parse_spec
-from undertow.models.convnets import alexnet, cnn, stl10_cnn, svhn_cnn
+from undertow.models.convnets import alexnet, cnn, lenet, stl10_cnn, svhn_cnn
 from undertow.models.mlp import mlp, mlp2d
 from undertow.models.network import Ends, Network
 from undertow.models.resnet import resnet18, resnet_cifar
@@ -30,6 +30,7 @@ from undertow.room import check_room
 BUILDERS: Mapping[str, Callable[..., Network]] = {
     "mlp": mlp,
     "mlp2d": mlp2d,
+    "lenet": lenet,
     "cnn": cnn,
     "alexnet": alexnet,
     "svhn-cnn": svhn_cnn,

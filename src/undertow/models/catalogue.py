@@ -200,6 +200,11 @@ MODELS: Mapping[str, Model] = {
         "images or vectors",
         (_width(100, "units of the first layer"),),
     ),
+    "lenet": Model(
+        "Two 5x5 convolutions with pools, a fully connected layer and a head",
+        "images",
+        (_width(32), Option("units", 1024, "units of the fully connected layer")),
+    ),
     "cnn": Model(
         "Three blocks of two 3x3 convolutions and a pool, three 250-unit layers, head without bias",
         "images",

@@ -1,5 +1,6 @@
-"""Plain convolutional networks: the probing paper's CNN and AlexNet, and the SVHN and STL-10 nets.
+"""Plain convolutional networks: LeNet, the probing paper's CNN and AlexNet, and the SVHN and STL-10 nets.
 
+    lenet(Ends("lenet", (1, 28, 28), 10), width=32, units=1024)
     cnn(Ends("cnn", (1, 28, 28), 10), width=16, units=250, dropout=0.0)
     alexnet(Ends("alexnet", (3, 64, 64), 200), width=64, dropout=0.0)
     svhn_cnn(Ends("svhn-cnn", (3, 32, 32), 10), width=32, dropout=0.3)
@@ -13,6 +14,25 @@ from __future__ import annotations
 from torch import nn
 
 from undertow.models.network import Ends, Network, block, drop
+
+
+def lenet(ends: Ends, width: int, units: int) -> Network:
+    """Two 5x5 convolutions, each with a pool, one fully connected layer and the head."""
+    channels, height, breadth = ends.image(least=4)
+    convolutions = {
+        f"block{stage}": block(
+            conv=nn.Conv2d(before, after, 5, padding=2), relu=nn.ReLU(), pool=nn.MaxPool2d(2)
+        )
+        for stage, (before, after) in enumerate(((channels, width), (width, 2 * width)), 1)
+    }
+    flat = 2 * width * (height // 4) * (breadth // 4)
+    blocks = {
+        **convolutions,
+        "flatten": nn.Flatten(),
+        "fc1": block(linear=nn.Linear(flat, units), relu=nn.ReLU()),
+        "head": nn.Linear(units, ends.outputs),
+    }
+    return Network(blocks, ("input", "flatten", "fc1"), (*convolutions, "fc1"))
 
 
 def cnn(ends: Ends, width: int, units: int, dropout: float) -> Network:

@@ -41,6 +41,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
         "velpic-minus-logistic",
         "init-vs-trained",
     ),
+    "latent.raw_pixels": ("raw-pixels",),
     "latent.head_edits": ("transfer", "intervention"),
     "latent.dropout": ("dropout",),
     "latent.batch_norm_modes": ("resnet18-modes",),

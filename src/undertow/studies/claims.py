@@ -130,7 +130,7 @@ class Claim:
 
     text: str  # as the paper says it
     check: Callable[[Findings], ClaimVerdict]
-    presupposes: Presupposes | None = None
+    presupposes: Presupposes | tuple[Presupposes, ...] | None = None
     place: str = ""  # "section 7, figure 5"
     ours: bool = False  # no paper says it
     cause: str = ""  # why ours may differ, where it is known

@@ -30,7 +30,7 @@ PASSES = 3
 MEGAFLOP: Mapping[tuple[str, str], float] = {
     ("alexnet", "tiny_imagenet"): 116.3, ("cnn", "cifar10"): 20.53, ("cnn", "fashion_mnist"): 15.22,
     ("cnn", "mnist"): 15.22, ("cnn:dropout=0.2", "cifar10"): 20.53, ("cnn:dropout=0.2", "fashion_mnist"): 15.22,
-    ("cnn:dropout=0.2", "mnist"): 15.22, ("cnn:units=1024", "mnist"): 20.07, ("mlp", "cifar10"): 11.44,
+    ("cnn:dropout=0.2", "mnist"): 15.22, ("lenet", "mnist"): 27.77, ("mlp", "cifar10"): 11.44,
     ("mlp", "mnist"): 10.86, ("mlp2d", "mnist"): 0.1572, ("mlp:1000-1000-1000", "heaviside"): 4.006,
     ("mlp:1024-1024-1024,init=lecun", "mnist"): 5.82, ("mlp:128-128", "mnist"): 0.236,
     ("mlp:128-256-256-256", "digits"): 0.3492,
@@ -61,7 +61,7 @@ def cost_words(study: Study, scale: str) -> str:
 
 def gpu_hours(study: Study) -> float | None:
     """An estimate for the study's trainings as they stand, each once; None where nothing is trained."""
-    trainings = {(case.train, case.actions) for case in study.cases if case.train is not None}
+    trainings = {(case.train, case.actions) for case in study.cases if case.train and case.train.epochs}
     return sum(_seconds(config) for config, _ in trainings) / 3600 if trainings else None
 
 

@@ -103,10 +103,18 @@ class Findings:
         """The last checkpoint of a case, over all its seeds."""
         return self._checkpoints(case)[-1]
 
-    def that_meet(self, wanted: Presupposes | None) -> tuple[Findings, list[CaseVerdict]]:
-        """The rows of cases and seeds that reached a state, and why the others did not."""
+    def that_meet(
+        self, wanted: Presupposes | tuple[Presupposes, ...] | None
+    ) -> tuple[Findings, list[CaseVerdict]]:
+        """The rows of cases and seeds that reached a state, or several, and why the others did not."""
         if wanted is None:
             return self, []
+        if isinstance(wanted, tuple):
+            met, unmet = self, list[CaseVerdict]()
+            for one in wanted:
+                met, more = met.that_meet(one)
+                unmet += more
+            return met, unmet
         unmet: list[CaseVerdict] = []
         rows = self.rows
         for case in filter(lambda name: self._tells(name, wanted.measure), self.cases):

@@ -79,6 +79,7 @@ ITEMS: Mapping[str, tuple[Item, ...]] = {
         Item("figures 8, 9 and 19", "latent/intervention"),
         Item("figure 20, appendix H", "latent/init-vs-trained"),
         Item("figures 21 to 24, appendix I", "latent/dropout"),
+        Item("layer 0 (raw pixels) of figures 1 and 2", "latent/raw-pixels"),
         Item("ResNet-18 in figures 1 to 16", "latent/resnet18-modes"),
         Item("proposition 1 (MASC is quadratic)", note=_TESTED),
         Item("proposition 2 (two forms of MASC are one)", note=_TESTED),

@@ -72,9 +72,16 @@ begun to by then. Of MNIST a small MLP sees pixels from 0 to 1: with the authors
 labels at a degree of 0.8. With CIFAR-10 it is the other way round."""
 
 MANY = (0.4, 0.6)
-"""Degrees at which a laptop's MLP-MNIST has as many pictures of a class as units, or more: the order of subspaces and
-logistic probes needs them. It takes five times as long."""
-_MANY_PICTURES: Mapping[str, Any] = {**_SMALL_MLP, "train_size": 10_000, "test_size": 5000}
+"""Degrees at which a laptop's networks have as many pictures of a class as features, or more: the order of subspaces
+and other probes needs them."""
+_NARROW_CNN: Mapping[str, Any] = {
+    **_SMALL_CNN, "model": "cnn:width=8", "train_size": 3000, "test_size": 5000, "lr": 5e-4, "epochs": 120,
+}  # fmt: skip
+_MANY_PICTURES: Mapping[str, Mapping[str, Any]] = {
+    "MLP-MNIST": {**_SMALL_MLP, "train_size": 10_000, "test_size": 5000},
+    "CNN-MNIST": _NARROW_CNN,
+    "CNN-FashionMNIST": _NARROW_CNN,
+}
 
 SMOKE: Mapping[str, Mapping[str, Any]] = {
     "MLP-MNIST": {"data": "digits", "model": "mlp:16-16", "train_size": 200, "test_size": 100, "epochs": 2},
@@ -110,21 +117,19 @@ def scaled(
 ) -> dict[str, ScaleChange]:  # fmt: skip
     """The smaller scales of a study of all nets; what each takes in minutes, and options of its measure.
 
-    MLP-MNIST gets 10,000 pictures at the degrees of `many`.
+    Networks on MNIST and Fashion-MNIST have more pictures of a class than features at the degrees of `many`.
     """
-    large = _each({"MLP-MNIST": _MANY_PICTURES}, many)
-    because = (
-        f"{MEMORISED_FAST}; MLP-MNIST has 10,000 pictures at degrees {_listed(many)}"
-        if many
-        else MEMORISED_FAST
-    )
+    large = _each(_MANY_PICTURES, many)
+    words = "at degrees {} MLP-MNIST has 10,000 pictures, and CNNs half as wide have 3,000"
+    because = f"{MEMORISED_FAST}; {words.format(_listed(many))}" if many else MEMORISED_FAST
+    there = _each(LAPTOP, JUDGED)
     return {
         "smoke": ScaleChange(
             cases=_each(SMOKE, (0.4, 0.6)), only=tuple(_each(SMOKE, (0.4, 0.6))), minutes=smoke,
             options=smoke_options or {},
         ),
         "laptop": ScaleChange(
-            cases={**_each(LAPTOP, JUDGED), **large}, only=tuple(_each(LAPTOP, JUDGED)), because=because,
+            cases={**there, **large}, only=(*there, *(name for name in large if name not in there)), because=because,
             minutes=laptop, options=laptop_options,
         ),
     }  # fmt: skip

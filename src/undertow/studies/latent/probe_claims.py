@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from undertow.studies.claims import CaseVerdict, ClaimVerdict, Share
 from undertow.studies.findings import Findings, number
@@ -30,6 +31,9 @@ from undertow.studies.latent.probe_curves import (
     probe_curve,
 )
 from undertow.words import probe_name
+
+if TYPE_CHECKING:
+    from undertow.training.config import TrainConfig
 
 Check = Callable[[Findings], ClaimVerdict]
 Judge = Callable[[Findings, str], tuple[bool | None, str]]
@@ -48,7 +52,12 @@ AT_DEPTH: Mapping[str, Depth] = {
     "last": lambda names: names[-1:],
     "every": lambda names: names,
 }
-PAPERS_MLP = (128, 512, 2048, 2048)
+PAPERS_WIDTH = 16
+"""Of the CNNs' first stage; their widest probed layer grows with it."""
+FEATURES = {
+    "MLP-MNIST": 2048, "MLP-CIFAR10": 2048, "CNN-MNIST": 576, "CNN-FashionMNIST": 576, "CNN-CIFAR10": 1024,
+}  # fmt: skip
+"""Of the widest probed layer, where the paper has more pictures of a class."""
 MLPS, CNNS = ("MLP-MNIST", "MLP-CIFAR10"), ("CNN-MNIST", "CNN-FashionMNIST")
 
 
@@ -172,24 +181,22 @@ def classes_of(found: Findings, case: str) -> int:
     """How many classes the case's data has."""
     from undertow.data.catalogue import DATA
 
-    config = found.study.case(case).train
-    assert config is not None  # every case of these studies is trained
-    return DATA[config.data.partition(":")[0]].classes
+    return DATA[_trained(found, case).data.partition(":")[0]].classes
 
 
 def with_pictures(check: Check) -> Check:
-    """The same check without MLPs whose classes have fewer pictures than their widest layer has units.
+    """The same check without networks whose classes have fewer pictures than their widest layer has features.
 
-    The paper's have three times as many. With fewer, a class's subspace is as small as its pictures are few, whatever
-    their labels: of 2,000 pictures MASC reads 128 units better than a logistic probe (.75 against .62), of 10,000 worse
-    (.74 against .82), as in the paper.
+    The paper's have three to ten times as many. With fewer, a class's subspace is as small as its pictures are few,
+    whatever their labels: of 2,000 pictures MASC reads 128 units better than a logistic probe (.75 against .62), of
+    10,000 worse (.74 against .82), as in the paper.
     """
 
     def checked(found: Findings) -> ClaimVerdict:
-        own = [case for case in corrupted(found) if net_of(case) in MLPS]
+        own = [case for case in corrupted(found) if net_of(case) in FEATURES]
         few = [case for case in own if pictures_of_class(found, case) < widest_layer(found, case)]
         verdict = check(replace(found, rows=found.rows[~found.rows["case"].isin(few)]))
-        words = "{:g} pictures a class, fewer than the widest layer's {:g} units"
+        words = "{:g} pictures a class, fewer than the widest layer's {:g} features"
         unmet = [
             CaseVerdict(case, None, words.format(pictures_of_class(found, case), widest_layer(found, case)))
             for case in few
@@ -203,16 +210,23 @@ def pictures_of_class(found: Findings, case: str) -> float:
     """Training pictures of a class, on average; the whole set where the case takes no part of it."""
     from undertow.data.catalogue import DATA
 
-    config = found.study.case(case).train
-    assert config is not None  # every case of these studies is trained
+    config = _trained(found, case)
     return (config.train_size or DATA[config.data.partition(":")[0]].train) / classes_of(found, case)
 
 
 def widest_layer(found: Findings, case: str) -> int:
-    """Units of an MLP's widest layer; the paper's own where its name has no widths."""
+    """Features of a network's widest probed layer; the paper's own where its name has no widths."""
+    config, most = _trained(found, case), FEATURES[net_of(case)]
+    if net_of(case) in MLPS:
+        return max(map(int, re.findall(r"\d+", config.model.partition(":")[2])), default=most)
+    width = re.search(r"width=(\d+)", config.model)
+    return most * int(width[1]) // PAPERS_WIDTH if width else most
+
+
+def _trained(found: Findings, case: str) -> TrainConfig:
     config = found.study.case(case).train
     assert config is not None  # every case of these studies is trained
-    return max(map(int, re.findall(r"\d+", config.model.partition(":")[2])), default=max(PAPERS_MLP))
+    return config
 
 
 def wins(
@@ -292,6 +306,21 @@ def some_layer_follows(found: Findings, case: str) -> tuple[bool, str]:
     return abs(ends[near] - last) <= NEAR, f"{near} {number(ends[near])}, model {number(last)}"
 
 
+def plateaus_above(one: str, other: str) -> Check:
+    """In some layers one probe ends above another by more than test samples scatter."""
+
+    def check(found: Findings) -> ClaimVerdict:
+        judged: list[CaseVerdict] = []
+        for case in corrupted(found):
+            for layer in hidden(found, case):
+                a, b = (end(found, case, probe, layer) for probe in (one, other))
+                words = f"{probe_name(one)} {number(a)}, {probe_name(other)} {number(b)}"
+                judged.append(CaseVerdict(f"{case}, {layer}", a - b > scatter(found, case, a, b), words))
+        return ClaimVerdict.of_cases(judged, "some")
+
+    return check
+
+
 def logistic_behind_both(found: Findings) -> ClaimVerdict:
     """So many hidden layers where logistic is behind MASC and VeLPIC."""
 
@@ -313,21 +342,5 @@ def trained_beats_random(probe: str, *, reverse: bool = False) -> Judge:
         if abs(last - start) <= unsure:
             return None, f"{words}, less apart than test samples scatter ({number(unsure)})"
         return (last < start if reverse else last > start), words
-
-    return judge
-
-
-def two_ends(early: tuple[str, str], late: tuple[str, str]) -> Judge:
-    """One probe beats another in the first hidden layer, and another pair in the last."""
-
-    def judge(found: Findings, case: str) -> tuple[bool, str]:
-        names = hidden(found, case)
-        places = ((names[0], early), (names[-1], late))
-        seen = [(layer, [(name, end(found, case, name, layer)) for name in pair]) for layer, pair in places]
-        words = "; ".join(
-            f"{layer}: {', '.join(f'{probe_name(name)} {number(value)}' for name, value in own)}"
-            for layer, own in seen
-        )
-        return all(own[0][1] > own[1][1] for _, own in seen), words
 
     return judge

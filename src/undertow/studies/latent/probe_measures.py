@@ -50,8 +50,8 @@ COLUMNS = [
 ]
 
 
-LOGISTIC_STEPS = 9_400
-"""Of Adam: twenty epochs of 60,000 pictures, as the paper has them. Fewer pictures need more epochs for as many."""
+LOGISTIC_EPOCHS, LOGISTIC_STEPS, FULL = 20, 9_400, 50_000
+"""The paper's epochs of a full set; fewer pictures get as many steps of Adam as 60,000 have in as many epochs."""
 
 
 def grid(
@@ -72,7 +72,7 @@ def grid(
         probes: masc, velpic, logistic, ...
         checkpoints: all, last, or epochs such as 0,10,60.
         logistic_at: the same for the logistic probe, which takes most of the time.
-        logistic_steps: of Adam; the paper's number when not given.
+        logistic_steps: of Adam; the paper's epochs, or so many steps as they are of 60,000 pictures, when not given.
         samples: fit and score on at most so many of each split; not of the logistic probe.
     """
     direct = tuple(name for name in probes if name != "logistic")
@@ -80,11 +80,10 @@ def grid(
         run, probes=direct, fits=("given",), checkpoints=checkpoints, samples=samples, seed=seed
     )
     rows = [{name: line[name] for name in COLUMNS} for line in table.to_dict("records")]
-    steps = logistic_steps or LOGISTIC_STEPS
-    return rows + (logistic(run, seed, logistic_at, steps) if "logistic" in probes else [])
+    return rows + (logistic(run, seed, logistic_at, logistic_steps) if "logistic" in probes else [])
 
 
-def logistic(run: Run, seed: int, checkpoints: str, steps: int) -> Rows:
+def logistic(run: Run, seed: int, checkpoints: str, steps: int | None) -> Rows:
     """Logistic probes with so many steps, on every layer; what enters the model is fitted once."""
     data, rows, seen = run.data(), Rows(), dict[str, float]()
     for at in chosen(run, checkpoints):
@@ -96,9 +95,11 @@ def logistic(run: Run, seed: int, checkpoints: str, steps: int) -> Rows:
     return rows
 
 
-def _by_steps(samples: int, seed: int, steps: int) -> LogisticProbe:
+def _by_steps(samples: int, seed: int, steps: int | None) -> LogisticProbe:
+    if steps is None and samples >= FULL:
+        return LogisticProbe(epochs=LOGISTIC_EPOCHS, seed=seed)
     batches = math.ceil(samples / LogisticProbe().batch_size)
-    return LogisticProbe(epochs=max(1, round(steps / batches)), seed=seed)
+    return LogisticProbe(epochs=max(1, round((steps or LOGISTIC_STEPS) / batches)), seed=seed)
 
 
 def _answered(probe: Probe, train: Tensor, test: Tensor, data: DataSet) -> float:
@@ -183,6 +184,19 @@ def transfer(run: Run, *, case: str, seed: int, checkpoints: str = "all") -> Row
                 for split, part in (("test", data.test), ("train", data.train))
             ]
     return rows
+
+
+def raw_pixels(run: Run, *, case: str, seed: int) -> Rows:
+    """MASC and VeLPIC of the samples as they enter a model, and the share of labels that were changed."""
+    data = run.data()
+    train, test = (to_inputs(part.x, data.scaling).flatten(1) for part in (data.train, data.test))
+    rows = [
+        row("accuracy", _answered(probe, train, test, data), probe=name, split="test", n=len(data.test))
+        for name, probe in (("masc", MASC()), ("velpic", VeLPIC(sign="all")))
+    ]
+    true = data.train.true
+    changed = 0.0 if true is None else (true != data.train.y).double().mean().item()
+    return [*rows, row("changed_labels", changed, split="train", n=len(data.train))]
 
 
 def accuracy(model: nn.Module, samples: Samples, run: Run, data: DataSet) -> float:

@@ -44,7 +44,7 @@ TEST = {"split": "test"}
 _RANKS = {
     "ResNet-18 on MNIST": (MNIST, 10, (10.1, 10.0, 4.4e-3, 0.997)),
     "VGG-16 on MNIST": (replace(vgg(MNIST), model="vgg16bn:pad=2"), 10, (10.0, 10.0, 1.8e-2, 0.994)),
-    "ResNet-18 on CIFAR-10": (CIFAR10, 10, (10.4, 10.0, 3.1e-3, 0.948)),
+    "ResNet-18 on CIFAR-10": (replace(CIFAR10, weight_decay=1e-3), 10, (10.4, 10.0, 3.1e-3, 0.948)),
     "VGG-16 on CIFAR-10": (vgg(CIFAR10), 10, (10.0, 10.0, 1.1e-3, 0.933)),
     "ResNet-18 on CIFAR-100": (CIFAR100, 100, (99.9, 99.7, 2.5e-2, 0.783)),
     "VGG-16 on CIFAR-100": (vgg(CIFAR100), 100, (95.8, 99.4, 7.4e-2, 0.719)),
@@ -119,7 +119,7 @@ low_rank = Study(
         "laptop": ScaleChange(
             train=COLLAPSED,
             cases={
-                "ResNet-18 on CIFAR-10": {"weight_decay": 4.5e-4},
+                "ResNet-18 on CIFAR-10": {"weight_decay": 3e-3},
                 "VGG-16 on CIFAR-10": LAPTOP_VGG,
                 "VGG-16 on MNIST": {
                     **LAPTOP_VGG,
@@ -128,8 +128,8 @@ low_rank = Study(
                 },
             },
             only=("ResNet-18 on MNIST", "VGG-16 on MNIST", "ResNet-18 on CIFAR-10", "VGG-16 on CIFAR-10"),
-            because=f"{LONGER}; on CIFAR-10 it has nine times the decay, so that rate x decay over all steps is about "
-            f"the paper's; {NARROW_VGG}; CIFAR-100 is left out: after a minute of one core it is far from fitted",
+            because=f"{LONGER}; on CIFAR-10 it has three times the decay, so that rate x decay over all steps is a "
+            f"third of the paper's; {NARROW_VGG}; CIFAR-100 is left out: a minute of one core is far from enough",
             minutes=1.5,
         ),
     },
@@ -137,7 +137,7 @@ low_rank = Study(
         Published(name, measure, value, within, "table 4", {"split": split}, FULL_SIZE)
         for name, (_, classes, values) in _RANKS.items()
         for (measure, split), value, within in zip(
-            _TABLE, values, (0.05 * classes, 0.05 * classes, 0.01, 0.02), strict=True
+            _TABLE, values, (0.05 * classes, 0.05 * classes, values[2] / 5, 0.02), strict=True
         )
     ),
     notes=(

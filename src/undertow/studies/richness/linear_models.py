@@ -108,13 +108,12 @@ learnability = Study(
     source="paper 002, appendix C, equations 15, 16 and 25",
     cases=tuple(Case(name, options={"exponent": exponent}) for name, exponent in _LAWS.items()),
     measure=f"{_MEASURES}:learned_shares",
+    options={"features": 1000, "samples": "100,300"},
     claims=(
         Claim("the learned share of feature k is rho_k / (rho_k + kappa)", _shares_agree, place="equation 15"),
         Claim("the learnabilities sum to n, the number of training samples", _shares_add_up, place="equation 15"),
         Claim(
             "the generalisation loss is that of equation 16, to a tenth", _losses_agree, place="equation 16",
-            cause="few samples: the drawn loss is above the equation's in all nine cases, by 11 % at exponent 2 and 30 "
-            "samples; at 100 samples by 1 to 4 %",
         ),
         Claim("gradient flow saturates mode by mode, as 1 - exp(-rho_k t)", _saturates, place="equation 25"),
     ),
@@ -125,7 +124,10 @@ learnability = Study(
         ),
         "laptop": ScaleChange(because=_NOTHING_TRAINED, minutes=0.1),
     },
-    notes=("The paper states the theory and refers to others for its test; here it is tested on Gaussian features.",),
+    notes=(
+        "The paper states the theory and refers to others for its test; here it is tested on Gaussian features. It is "
+        "a theory of many samples: with 30 the drawn loss was 11 % above equation 16 at exponent 2.",
+    ),
 )  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------- inductive bias

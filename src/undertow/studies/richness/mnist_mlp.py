@@ -108,8 +108,8 @@ target_scale = Study(
         Claim(
             "nor does S_init of n x n kernels, as its text defines it",
             _kernels_disagree,
-            cause="the claim's: by the text's definition S_init does order them; the table's numbers are those of "
-            "(P, P) matrices",
+            ours=True,
+            cause="by the text's definition S_init does order them; the table's numbers are those of (P, P) matrices",
         ),
     ),
     figure=spectra_and_bars,
@@ -179,14 +179,13 @@ _CAUSES = {
     ("nc1_stabilised_mean", "first"): _DRAW,
     ("nc1_stabilised_mean", "last"): _THREE_LAYERS,
 }
-_TABLES_1_AND_6 = (
-    ("d_lr", "first", 0.59, None, "table 1", TEST), ("d_lr", "last", 1.0, None, "table 1", TEST),
-    ("s_init_transposed", "first", 1.0, None, "table 1", TEST),
-    ("s_init_transposed", "last", 0.20, None, "table 1", TEST),
-    ("squared_parameter_norm", "first", 3.1e3, 3.5e2, "table 6", {}),
-    ("squared_parameter_norm", "last", 2.2e-5, None, "table 1", {}),
-    ("nc1_stabilised_mean", "first", 1.2e5, None, "table 1", TRAIN),
-    ("nc1_stabilised_mean", "last", 7.5e-14, None, "table 1", TRAIN),
+_TABLE_6 = (  # three standard deviations, or half of the last digit that is printed, whichever is more
+    ("accuracy", "first", 0.0985, 0.03, TEST), ("accuracy", "last", 0.1, 0.0099, TEST),
+    ("d_lr", "first", 0.59, 0.048, TEST), ("d_lr", "last", 1.0, 0.05, TEST),
+    ("s_init_transposed", "first", 1.0, 0.05, TEST), ("s_init_transposed", "last", 0.20, 0.033, TEST),
+    ("squared_parameter_norm", "first", 3.1e3, 1.05e3, {}), ("squared_parameter_norm", "last", 2.2e-5, 5e-7, {}),
+    ("nc1_stabilised_mean", "first", 1.2e5, 5e3, TRAIN), ("nc1_stabilised_mean", "last", 7.5e-14, 4.5e-14, TRAIN),
+    ("trace_within_mean", "first", 15.6, 4.2, TRAIN), ("trace_within_mean", "last", 7.1e-18, 3.3e-18, TRAIN),
 )  # fmt: skip
 
 weight_decay = Study(
@@ -202,8 +201,8 @@ weight_decay = Study(
             minutes=0.1,
         ),
         "laptop": ScaleChange(
-            train={"train_size": 12_000, "epochs": 10, "weight_decay": 1e4, "checkpoints": "every:2"},
-            because="a hundred times the decay in a hundredth of the steps: the weights shrink by the same factor",
+            train={"train_size": 12_000, "epochs": 10, "lr": 1e-4, "checkpoints": "every:2"},
+            because="a hundred times the rate in a hundredth of the steps: as much learning, and as much decay",
             minutes=0.5,
         ),
     },
@@ -213,11 +212,11 @@ weight_decay = Study(
             measure,
             value,
             within,
-            source,
+            "table 6",
             {**where, "checkpoint": at},
             cause=_CAUSES.get((measure, at), ""),
         )
-        for measure, at, value, within, source, where in _TABLES_1_AND_6
+        for measure, at, value, within, where in _TABLE_6
     ),
     claims=(
         Claim(

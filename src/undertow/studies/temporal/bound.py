@@ -101,6 +101,12 @@ bound = Study(
     ),
     claims=(
         Claim(
+            "the gap of a class is at most its total variation plus delta (the set's delta; the part of the variation "
+            "that the deep part sees)",
+            _of_classes("as_printed", "classes"),
+            place="theorems 1 and 3",
+        ),
+        Claim(
             "the gap of a class is at most the total variation that the deep part sees plus the class's delta",
             _of_classes("chain_holds", "classes"),
             place="theorem 3, its proof link by link",

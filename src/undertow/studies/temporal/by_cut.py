@@ -24,6 +24,9 @@ HIGH = 0.98
 FITS = Presupposes("train_fit", HIGH, "fits {} of its training labels")
 """The paper's networks fit their training pictures; one that does not itself cannot have composites that do."""
 
+MOVES = Presupposes("window_drift", 0.02, "its weights move by {} over the window")
+"""The paper's move by 7 % meanwhile, so that memory is "not a trivial byproduct of convergence" (section 4.2)."""
+
 
 def cuts(found: Findings, case: str) -> list[str]:
     """The cuts of a case, shallow to deep."""

@@ -23,6 +23,7 @@ from undertow.studies.temporal.forgetting import find_forgetting
 from undertow.studies.temporal.memory_levels import memory_levels
 from undertow.temporal.consistency import consistency_matrix, pointwise_consistency
 from undertow.temporal.density import consistency_density
+from undertow.temporal.drift import parameter_drift
 from undertow.temporal.matrix import composite_matrix
 from undertow.temporal.matrix_result import CompositeMatrix
 from undertow.temporal.window import memory_window
@@ -60,7 +61,8 @@ def column(
     """
     times = [at for at in run.epochs if first <= at <= last and (last - at) % every == 0]
     data = run.data()
-    rows: Rows = []
+    moved = parameter_drift(run.weights(times[-1]), run.weights(times[0])).value
+    rows: Rows = [row("window_drift", moved, layer="all", shallow=times[0], checkpoint=times[-1])]
     for split in splits:
         found = composite_matrix(
             run,

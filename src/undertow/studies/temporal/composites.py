@@ -14,7 +14,7 @@ import numpy as np
 from undertow.studies.claims import Claim, ClaimVerdict
 from undertow.studies.findings import Findings, number
 from undertow.studies.recipe import Study
-from undertow.studies.temporal.by_cut import FITS, HIGH, agreed, by_cut, by_seed
+from undertow.studies.temporal.by_cut import FITS, HIGH, MOVES, agreed, by_cut, by_seed
 from undertow.studies.temporal.composite_figures import column_figure, window_figure
 from undertow.studies.temporal.networks import (
     ALL,
@@ -103,19 +103,19 @@ memory = Study(
         Claim(
             "on CIFAR-10, d at the second block, composites have over 98 % accuracy once t1 is 150 or later",
             _accurate((RESNET_CASE,), SECOND_BLOCK),
-            presupposes=FITS,
+            presupposes=(FITS, MOVES),
             place="section 4.2, figure 2",
         ),
         Claim(
             "composites with earlier shallow layers keep high accuracy (over 98 %) on all data sets and depths",
             _accurate(),
-            presupposes=FITS,
+            presupposes=(FITS, MOVES),
             place="section 4.2, figure 10",
         ),
         Claim(
             "consistency is tightly concentrated around 1 (mean above .95) for t1 from 200 to 300",
             _consistent,
-            presupposes=FITS,
+            presupposes=(FITS, MOVES),
             place="section 4.2, figures 2 and 10",
         ),
         Claim(
@@ -144,19 +144,19 @@ transfer = replace(
         Claim(
             "on CIFAR-10, d at the second block, composites have above 98 % accuracy for t2 up to 500",
             _accurate((RESNET_CASE,), SECOND_BLOCK),
-            presupposes=FITS,
+            presupposes=(FITS, MOVES),
             place="section 4.4, figure 5",
         ),
         Claim(
             "the accuracy remains high (above 98 %) from 300 to 500 on all data sets and depths",
             _accurate(),
-            presupposes=FITS,
+            presupposes=(FITS, MOVES),
             place="figure 13",
         ),
         Claim(
             "consistency, with the model at t2, is tightly concentrated around 1 (mean above .95)",
             _consistent,
-            presupposes=FITS,
+            presupposes=(FITS, MOVES),
             place="section 4.4, figures 5 and 13",
         ),
     ),
@@ -235,7 +235,7 @@ forgetting = replace(
         Claim(
             "on MNIST and STL-10 accuracy remains largely unchanged (within .02) as t1 varies",
             _unchanged,
-            presupposes=FITS,
+            presupposes=(FITS, MOVES),
             place="figure 12",
         ),
         Claim(

@@ -120,7 +120,8 @@ drift = Study(
             0.02,
             "text: about .07",
             {"checkpoint": "first", "layer": "all"},
-            cause="the drift after the last rate drop depends on how many steps follow it",
+            ("paper",),
+            "the drift after the last rate drop depends on how many steps follow it",
         ),
     ),
     claims=(

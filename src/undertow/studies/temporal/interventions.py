@@ -24,6 +24,7 @@ ACTIONS = "undertow.studies.temporal.intervention_measures"
 
 # ------------------------------------------------------------------------------------------------ reinitialise
 
+_FEW_PICTURES = "a small network on few pictures"
 _BASE, _ONE, _TWO = "trained once", "first block kept", "first two blocks kept"
 _AGAIN = replace(RESNET, epochs=400, restart=200, checkpoints="every:200")
 
@@ -103,7 +104,7 @@ reinitialise = Study(
             actions=_kept(40),
             options={"samples": 300},
             minutes=3,
-            because="a small ResNet on 300 pictures, 40 epochs and 40 more; mCE on 300 pictures",
+            because="a small ResNet on 600 pictures, 40 epochs and 40 more; mCE on 300 pictures",
         ),
     },
     published=(
@@ -116,13 +117,20 @@ reinitialise = Study(
                 "appendix F.A, one point",
                 {"checkpoint": "last"},
                 ("paper",),
-                "a small network on few pictures",
+                _FEW_PICTURES,
             )
             for name, value in ((_BASE, 0.92), (_ONE, 0.912), (_TWO, 0.915))
         ),
         *(
             Published(
-                name, "mce", value, 0.03, "appendix F.A", {}, ("paper",), "a small network on few pictures"
+                name,
+                "mce",
+                value,
+                0.005,
+                "appendix F.A, half of what differs",
+                {},
+                ("paper",),
+                _FEW_PICTURES,
             )
             for name, value in ((_BASE, 0.316), (_ONE, 0.326), (_TWO, 0.329))
         ),

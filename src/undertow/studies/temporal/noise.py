@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from undertow.plots import line, panels
 from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict
 from undertow.studies.findings import Findings, SeedCurve, number
-from undertow.studies.recipe import Case, Published, Study
+from undertow.studies.recipe import Case, Study
 from undertow.studies.temporal.by_cut import agreed, by_cut, cuts
 from undertow.studies.temporal.composites import NEAR_ONE
 from undertow.studies.temporal.networks import (
@@ -273,10 +273,6 @@ sgd_noise = Study(
         smoke={"checkpoints": "2,4", "batches": 16, "inputs": 2},
         laptop={"checkpoints": "10,20,30", "batches": 64, "inputs": 4},
         minutes=2,
-    ),
-    published=tuple(
-        Published(case, "rejected", 1.0, 0.05, "appendix E: p typically < .001")
-        for case in (MLP_CASE, RESNET_CASE)
     ),
     claims=(
         Claim(
