@@ -4,7 +4,7 @@
     python docs/results.py                      # writes the pages again
     python docs/results.py --restore OUT        # puts the kept rows into OUT/tasks: the next run adds seeds to them
 
-OUT is the --out of `undertow study run`. results.json has each study's claims and numbers, results-rows.zip the rows
+OUT is the --out of `undertow study run`. results.json has each study's claims and numbers, results-rows/ the rows
 behind them, seed by seed. The pages are results.md, one table per paper, and results/PAPER.md, one section per study.
 They come from these two files, the recipes and the list of what the papers show. Nothing in them is written by hand.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,10 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).parent))
 from results_pictures import picture
 from results_rows import keep_rows, restore_rows
+from results_words import bash, capital, counted, cut, folded, link, named, ours_of, plain, table
 
 from undertow.errors import NotThere
-from undertow.report.study import SavedStudy, ranged, read_studies
+from undertow.report.study import SavedStudy, read_studies
 from undertow.studies.catalogue import STUDIES, find_study
 from undertow.studies.papers import ITEMS, PAPERS
 from undertow.words import number
@@ -37,8 +38,6 @@ BEYOND = "beyond"
 """The room of studies that no paper has."""
 FEWEST = 5
 """So many cases that all agree are the fewest that a sign test can decide by."""
-MOST_LETTERS = 140
-"""Of numbers or a reason in a table; the study's own section has all of it."""
 Entry = dict[str, Any]
 Ledger = Mapping[str, Entry]
 
@@ -46,7 +45,7 @@ Ledger = Mapping[str, Entry]
 def main(folders: Sequence[str], target: Path = HERE / "results.md") -> None:
     if folders and folders[0] == "--restore":
         print(
-            f"{restore_rows(target.with_name('results-rows.zip'), folders[1])} answers are in {folders[1]}/tasks."
+            f"{restore_rows(target.with_name('results-rows'), folders[1])} answers are in {folders[1]}/tasks."
         )
         return
     kept = target.with_suffix(".json")
@@ -61,7 +60,7 @@ def main(folders: Sequence[str], target: Path = HERE / "results.md") -> None:
     ledger = {key: ledger[key] for key in sorted(ledger) if ledger[key]["study"] in STUDIES}
     kept.write_text(json.dumps(ledger, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for folder in folders:
-        keep_rows(folder, target.with_name("results-rows.zip"))
+        keep_rows(folder, target.with_name("results-rows"))
     write_pages(ledger, target)
     print(f"Written: {target} ({len(ledger)} outcomes, {len(taken)} of them new)")
 
@@ -143,12 +142,40 @@ def write_pages(ledger: Ledger, target: Path) -> None:
 def page(ledger: Ledger) -> str:
     """The whole first page."""
     columns = ["paper", "claims", *MARKS, NOT_RUN, "numbers within", "out of reach", "studies with all seeds"]
-    parts = ["# Results", INTRO, _table(columns, [_total(room, ledger) for room in PAPERS])]
+    parts = [
+        "# Results",
+        INTRO,
+        table(columns, [_total(room, ledger) for room in PAPERS]),
+        *_against(ledger),
+    ]
     for room, paper in PAPERS.items():
         parts += [f"## Paper {paper.number}: {paper.title}", *_paper(room, ledger)]
-    ours = [one for name in STUDIES for one in claims_of(name, ledger) if one["ours"]]
-    parts += ["## Ours: claims that no paper makes", _table(_columns("claim"), map(_claim_line, ours))]
+    own = [one for name in STUDIES for one in claims_of(name, ledger) if one["ours"]]
+    parts += ["## Ours: claims that no paper makes", table(_columns("claim"), map(_claim_line, own))]
     return "\n\n".join(parts) + "\n"
+
+
+def _against(ledger: Ledger) -> list[str]:
+    """What does not hold and which numbers are off, of all papers, with the cause where it is known."""
+    fails = [
+        [PAPERS[room].number, one["claim"], _claim_line(one)[2], one["cause"] or "not known", link(name)]
+        for room in PAPERS
+        for name in names_in(room)
+        for one in claims_of(name, ledger)
+        if one["verdict"] == "does not hold" and not one["ours"]
+    ]
+    off = [
+        [
+            PAPERS[room].number, plain(named(one)), f"{ours_of(one)}, the paper {number(one['paper'])}",
+            one["cause"] or "not known", link(name),
+        ]
+        for room in PAPERS
+        for name, _, one in numbers_in(room, ledger)
+        if one["reachable"] and not one["within"]
+    ]  # fmt: skip
+    columns = ("paper", "what it says", "ours", "cause", "study")
+    title = f"## What does not agree: {counted(len(fails), 'claim')} and {counted(len(off), 'number')}"
+    return [title, table(columns, [*fails, *off])] if fails or off else []
 
 
 def names_in(room: str) -> list[str]:
@@ -184,9 +211,15 @@ def claims_of(name: str, ledger: Ledger) -> list[Entry]:
     empty = {"verdict": NOT_RUN, "numbers": "", "entry": None}
     return [
         {**empty, **_decisive(told.get(claim.text, [])), "claim": claim.text, "ours": claim.ours,
-         "place": claim.place, "cause": claim.cause, "study": name}
+         "place": claim.place or _source(name), "cause": claim.cause, "study": name}
         for claim in find_study(name).claims
     ]  # fmt: skip
+
+
+def _source(name: str) -> str:
+    """Where a study's paper has it, for claims that do not say more."""
+    source = find_study(name).source
+    return source.partition(", ")[2].partition(";")[0] if source.startswith("paper") else ""
 
 
 def _decisive(told: Sequence[Entry]) -> Entry:
@@ -215,14 +248,14 @@ def _columns(first: str) -> list[str]:
 
 def _paper(room: str, ledger: Ledger) -> list[str]:
     claims = [one for name in names_in(room) for one in claims_of(name, ledger) if not one["ours"]]
-    parts = [_table(_columns("the paper says"), map(_claim_line, claims))]
+    parts = [table(_columns("the paper says"), map(_claim_line, claims))]
     near = [one for one in numbers_in(room, ledger) if one[2]["reachable"]]
     if near:
         off = sum(not one["within"] for *_, one in near)
         title = (
             f"{len(near)} numbers of the paper that this scale can reach: {len(near) - off} within, {off} off"
         )
-        parts.append(_folded(title, _table(NUMBERS, map(_number_line, near))))
+        parts.append(folded(title, table(NUMBERS, map(_number_line, near))))
     return parts
 
 
@@ -240,17 +273,17 @@ def numbers_in(room: str, ledger: Ledger) -> list[tuple[str, Entry, Entry]]:
 def _claim_line(one: Entry) -> list[str]:
     entry = one["entry"]
     if entry is None:
-        return [one["claim"], one["place"], "", "", NOT_RUN, _link(one["study"])]
+        return [one["claim"], one["place"], "", "", NOT_RUN, link(one["study"])]
     counted = "" if one.get("of") in (None, 0) else f"{one['agree']} of {one['of']}"
     tested = "" if one.get("p") is None else f", p = {number(one['p'])}"
     fails = one["verdict"] == "does not hold"
     reason = (one["cause"] or "cause not known") if fails else _why(one)
     marked = MARKS[one["verdict"]] + (f": {reason}" if reason else "")
-    seen = counted + tested or ("" if one["verdict"] == "cannot tell" else _cut(_plain(one["numbers"])))
+    seen = counted + tested or ("" if one["verdict"] == "cannot tell" else cut(plain(one["numbers"])))
     also = "".join(
         f"; {_seeds(other['entry'])}: {MARKS[other['verdict']]}" for other in one.get("beside", ())
     )
-    return [one["claim"], one["place"], seen, _seeds(entry), marked + also, _link(one["study"])]
+    return [one["claim"], one["place"], seen, _seeds(entry), marked + also, link(one["study"])]
 
 
 def _seeds(own: Entry) -> str:
@@ -273,11 +306,7 @@ def _why(one: Entry) -> str:
         many = one["of"] < FEWEST
         so_far = " so far" if one["entry"]["unfinished"] else ""
         return f"too few cases{so_far}, {FEWEST} can decide" if many else "as chance may have it"
-    return _cut(_plain(one["numbers"].rpartition("cannot tell of ")[2]).split("; ")[0])
-
-
-def _cut(words: str) -> str:
-    return words if len(words) <= MOST_LETTERS else f"{words[:MOST_LETTERS].rpartition(' ')[0]} ..."
+    return cut(plain(one["numbers"].rpartition("cannot tell of ")[2]).split("; ")[0])
 
 
 def _number_line(found: tuple[str, Entry, Entry]) -> list[str]:
@@ -285,9 +314,8 @@ def _number_line(found: tuple[str, Entry, Entry]) -> list[str]:
     verdict = "within" if one["within"] else "**off**" if one["reachable"] else "out of reach"
     cause = one["cause"] or ("cause not known" if verdict == "**off**" else "")
     return [
-        _plain(f"{one['case']}: {one['measure']} {one['where']}"), number(one["paper"]),
-        ranged(one["ours"], one["low"], one["high"], one["seeds"]), number(one["tolerance"]), _seeds(own),
-        verdict + (f": {cause}" if cause else ""), _link(name),
+        plain(named(one)), number(one["paper"]), ours_of(one), number(one["tolerance"]), _seeds(own),
+        verdict + (f": {cause}" if cause else ""), link(name),
     ]  # fmt: skip
 
 
@@ -300,16 +328,16 @@ def studies_page(room: str, ledger: Ledger) -> str:
     title = f"Studies of paper {paper.number}: {paper.title}" if paper else "Studies of our own"
     parts = [f"# {title}", "The verdicts in one table per paper: [results](../results.md)."]
     if paper:
-        shown = [[item.what, _link(item.study) if item.study else "none", item.note] for item in ITEMS[room]]
+        shown = [[item.what, link(item.study) if item.study else "none", item.note] for item in ITEMS[room]]
         parts.append(
-            _folded("Every figure, table and theorem", _table(("the paper's", "study", "note"), shown))
+            folded("Every figure, table and theorem", table(("the paper's", "study", "note"), shown))
         )
-    changes = [[_link(name), _short(find_study(name).differences("laptop"))] for name in names_in(room)]
-    parts.append(_folded("What a laptop changes", _table(("study", "at laptop scale"), changes)))
+    changes = [[link(name), _short(find_study(name).differences("laptop"))] for name in names_in(room)]
+    parts.append(folded("What a laptop changes", table(("study", "at laptop scale"), changes)))
     far = [one for one in numbers_in(room, ledger) if not one[2]["reachable"]]
     if far:
         parts.append(
-            _folded(f"{len(far)} numbers out of this scale's reach", _table(NUMBERS, map(_number_line, far)))
+            folded(f"{len(far)} numbers out of this scale's reach", table(NUMBERS, map(_number_line, far)))
         )
     text = "\n\n".join([*parts, *(section(name, ledger) for name in names_in(room))]) + "\n"
     return text.replace(f"(results/{room}.md#", "(#")
@@ -321,8 +349,8 @@ def section(name: str, ledger: Ledger) -> str:
     parts = [f"## {name}", f"{study.title}. {study.source[:1].upper()}{study.source[1:]}."]
     found = [ledger[key] for key in (f"{name} laptop", f"{name} paper") if key in ledger]
     if not current(name, ledger):
-        parts.append(_capital(f"{NOT_RUN}{'; below is what an earlier recipe gave' if found else ''}."))
-        parts += [] if found else [_bash(f"undertow study run {name} --scale laptop --seeds {study.seeds}")]
+        parts.append(capital(f"{NOT_RUN}{'; below is what an earlier recipe gave' if found else ''}."))
+        parts += [] if found else [bash(f"undertow study run {name} --scale laptop --seeds {study.seeds}")]
     for own in found:
         parts += _scale(own, study.differences(own["scale"]), own in current(name, ledger))
     return "\n\n".join(parts)
@@ -333,25 +361,25 @@ def _scale(own: Entry, changes: Sequence[str], fresh: bool) -> list[str]:
     unfinished = f" Unfinished: {own['unfinished']} tasks are not done yet." if own["unfinished"] else ""
     done = own.get("seeds_done", own["seeds"])
     seeds = f"{done} of {own['seeds']} seeds" if done < own["seeds"] else f"{done} seed{'s' * (done != 1)}"
-    told = f"{_capital(own['scale'])} scale, {seeds}, {own['minutes']:g} minutes.{hashed}{unfinished}"
+    told = f"{capital(own['scale'])} scale, {seeds}, {own['minutes']:g} minutes.{hashed}{unfinished}"
     # A sentence that the recipe no longer has is no verdict of it; one that came later waits for the next run.
     said = {claim.text for claim in find_study(own["study"]).claims}
     shown = [one for one in own["claims"] if not fresh or one["claim"] in said]
     claims = "\n".join(
-        f"- {MARKS[one['verdict']]}: {_plain(one['claim'])}. {_plain(one['numbers'])}" for one in shown
+        f"- {MARKS[one['verdict']]}: {plain(one['claim'])}. {plain(one['numbers'])}" for one in shown
     )
     if fresh and (later := len(said) - len(shown)):
         claims += f"\n- {NOT_RUN}: {later} more, worded after this run"
     if not fresh:
-        return [_folded(f"An earlier recipe's verdicts. {told}", f"{_bash(own['command'])}\n\n{claims}")]
-    parts = [_bash(own["command"]), told]
+        return [folded(f"An earlier recipe's verdicts. {told}", f"{bash(own['command'])}\n\n{claims}")]
+    parts = [bash(own["command"]), told]
     if own.get("picture"):
         parts.append(f"![The figure of {own['study']}](../{own['picture']})")
     parts.append(claims)
-    parts += [f"A task failed: {_plain(one)}." for one in own["failures"]]
+    parts += [f"A task failed: {plain(one)}." for one in own["failures"]]
     if changes:
-        words = _plain(_short(changes))
-        parts.append(_folded(f"What {own['scale']} scale changes: {words}", "; ".join(map(_plain, changes))))
+        words = plain(_short(changes))
+        parts.append(folded(f"What {own['scale']} scale changes: {words}", "; ".join(map(plain, changes))))
     return parts
 
 
@@ -360,39 +388,6 @@ def _short(changes: Sequence[str]) -> str:
     if not changes:
         return "nothing"
     return changes[-1] if "→" not in changes[-1] else f"{len(changes)} settings"
-
-
-# ------------------------------------------------------------------------------------------------------ pieces
-
-
-def _link(name: str) -> str:
-    return f"[{name}](results/{name.partition('/')[0]}.md#{name.replace('/', '')})"
-
-
-def _bash(command: str) -> str:
-    return f"```bash\n{command}\n```"
-
-
-def _folded(title: str, body: str) -> str:
-    return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(_cell(str(cell)) for cell in line)} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def _plain(text: str) -> str:
-    """Underscores and asterisks as they are, not as emphasis."""
-    return text.replace("_", "\\_").replace("*", "\\*").rstrip(".")
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 if __name__ == "__main__":

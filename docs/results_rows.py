@@ -1,7 +1,7 @@
-"""The rows behind the ledger, seed by seed, in one small file, so that later sittings add seeds to earlier ones.
+"""The rows behind the ledger, seed by seed, a small file for each paper, so that later runs add seeds to earlier ones.
 
-    keep_rows("studies", Path("docs/results-rows.zip"))        # adds what is finished in studies/tasks
-    restore_rows(Path("docs/results-rows.zip"), "studies")     # puts answers back, as if they had just been computed
+    keep_rows("studies", Path("docs/results-rows"))        # adds what is finished in studies/tasks
+    restore_rows(Path("docs/results-rows"), "studies")     # puts answers back, as if they had just been computed
 
 Only answers of the recipes as they stand are kept: what a task's name, settings and seed still ask for; thousands of
 rows that are made again in seconds, without training, are not. An answer is
@@ -59,9 +59,15 @@ def keep_rows(out: Path | str, kept: Path) -> int:
             seconds = float((table.schema.metadata or {}).get(b"seconds", b"0"))
             if not _made_again_at_once(task, len(table), seconds):
                 answers[key] = _with(table.replace_schema_metadata(None), key, seconds)
-    if answers:
-        _write(answers, kept)
+    kept.mkdir(exist_ok=True)
+    for room in sorted({_room(tasks[key]) for key in answers}):
+        own = {key: table for key, table in answers.items() if _room(tasks[key]) == room}
+        _write(own, kept / f"{room}.zip")
     return len(answers)
+
+
+def _room(task: Task) -> str:
+    return task.label.partition("/")[0]
 
 
 def _made_again_at_once(task: Task, rows: int, seconds: float) -> bool:
@@ -69,7 +75,7 @@ def _made_again_at_once(task: Task, rows: int, seconds: float) -> bool:
 
 
 def restore_rows(kept: Path, out: Path | str) -> int:
-    """Put the answers into OUT/tasks, where they are not there yet; returns how many the file has."""
+    """Put the answers into OUT/tasks, where they are not there yet; returns how many are kept."""
     tasks, store, count = wanted_tasks(), Store.under(out), 0
     store.claim()
     for key, table in read_kept(kept):
@@ -81,14 +87,13 @@ def restore_rows(kept: Path, out: Path | str) -> int:
 
 
 def read_kept(kept: Path) -> Iterator[tuple[str, pa.Table]]:
-    """Every answer in the file."""
-    if not kept.is_file():
-        return
-    with zipfile.ZipFile(kept) as file:
-        for name in file.namelist():
-            table = pq.read_table(io.BytesIO(file.read(name)))
-            for key in table[ASKED].unique().to_pylist():
-                yield key, table.filter(pa.compute.equal(table[ASKED], key))
+    """Every answer in the files."""
+    for path in sorted(kept.glob("*.zip")):
+        with zipfile.ZipFile(path) as file:
+            for name in file.namelist():
+                table = pq.read_table(io.BytesIO(file.read(name)))
+                for key in table[ASKED].unique().to_pylist():
+                    yield key, table.filter(pa.compute.equal(table[ASKED], key))
 
 
 def _with(table: pa.Table, key: str, seconds: float) -> pa.Table:

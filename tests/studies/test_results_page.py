@@ -57,13 +57,25 @@ def test_the_pages_tell_all(results, tmp_path):
     assert row.endswith(
         "| laptop, 2 of 5 | holds | [richness/target-scale](results/richness.md#richnesstarget-scale) |"
     )
-    assert "| alpha 0.2: d\\_lr split test | 0.049 | 0.055 (0.05 to 0.06) | " in first
+    assert "| alpha 0.2: D\\_LR, on test samples | 0.049 | 0.055 (0.05 to 0.06) | " in first
     assert "| not run yet | [latent/masc-dynamics](results/latent.md#latentmasc-dynamics) |" in first
     assert f"```bash\nundertow study run {NAME} --scale laptop --seeds 2\n```" in studies
     assert "Laptop scale, 2 seeds, 2 minutes. Rows " in studies
     assert "- holds: D\\_LR grows with alpha" in studies
     assert "*cannot tell*: " in studies
     assert "| figure 11, tables 2 and 7 | [richness/target-scale](#richnesstarget-scale) |" in studies
+
+
+def test_what_does_not_agree_is_told_first_with_its_cause(results, tmp_path):
+    save(tmp_path / "out", "laptop", values=(0.6, 0.3, 0.05))
+    first, _ = pages(results, tmp_path, tmp_path / "out")
+    against, _ = first.split("## Paper 000")
+    assert "## What does not agree: 1 claim and 3 numbers" in against
+    assert "| 002 | D_LR grows with alpha: larger alpha is lazier |" in against
+    assert (
+        "| 002 | alpha 20: D\\_LR, on test samples | 0.055 (0.05 to 0.06), the paper 0.56 | not known |"
+        in against
+    )
 
 
 def test_what_the_paper_says_is_never_a_heading_of_our_own_claims(results, tmp_path):
@@ -110,7 +122,7 @@ def test_the_largest_scale_counts_and_each_number_once(results, tmp_path):
     assert ordered(first).endswith(
         "; laptop, 2 of 5: holds | [richness/target-scale](results/richness.md#richnesstarget-scale) |"
     )
-    assert first.count("| alpha 0.2: d\\_lr split test |") == 1
+    assert first.partition("## Paper 000")[2].count("| alpha 0.2: D\\_LR, on test samples |") == 1
 
 
 def test_a_larger_scale_without_all_its_cases_decides_nothing(results, tmp_path):

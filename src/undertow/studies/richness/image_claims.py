@@ -46,9 +46,9 @@ def seen(found: Findings, cases: Sequence[str], measure: str, **where: Any) -> l
     return [found.mean(case, measure, **{**TEST, **where}) for case in cases]
 
 
-def listed(name: str, values: Sequence[float]) -> str:
-    """`D_LR 0.05, 0.015, 0.003`."""
-    return f"{name} {', '.join(map(number, values))}"
+def listed(name: str, cases: Sequence[str], values: Sequence[float]) -> str:
+    """`D_LR 0.05 (no decay), 0.015 (small decay)`."""
+    return f"{name} {', '.join(f'{number(one)} ({case})' for case, one in zip(cases, values, strict=True))}"
 
 
 def judged(
@@ -76,7 +76,7 @@ def compared(
 
     def check(found: Findings) -> ClaimVerdict:
         values = [[ways[one][1](found, case) for case in cases] for one in measures]
-        words = (listed(ways[one][0], own) for one, own in zip(measures, values, strict=True))
+        words = (listed(ways[one][0], cases, own) for one, own in zip(measures, values, strict=True))
         return judged(found, cases, holds(*values), "; ".join(words))
 
     return check

@@ -276,7 +276,7 @@ _SHUFFLED = ("0 % shuffled", "10 % shuffled", "100 % shuffled")
 def _accuracy_falls(found: Findings) -> ClaimVerdict:
     accuracy, chance = seen(found, _SHUFFLED, "accuracy"), 1 / classes_of(found, _SHUFFLED[0])
     holds = accuracy[0] > accuracy[1] > accuracy[2] and accuracy[2] < 1.5 * chance
-    return judged(found, _SHUFFLED, holds, listed("test accuracy", accuracy))
+    return judged(found, _SHUFFLED, holds, listed("test accuracy", _SHUFFLED, accuracy))
 
 
 label_shuffle = Study(
@@ -335,7 +335,10 @@ def _ce_starts_uneven(found: Findings) -> ClaimVerdict:
         for case in _LOSSES
     ]
     return judged(
-        found, _LOSSES, evenness[0] < evenness[1], listed("least over largest of the first C", evenness)
+        found,
+        _LOSSES,
+        evenness[0] < evenness[1],
+        listed("least over largest of the first C", _LOSSES, evenness),
     )
 
 
