@@ -7,15 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from undertow.data.catalogue import DATA
 from undertow.errors import BadData
 from undertow.models import build_model
+from undertow.richness.alignment import low_rank
 from undertow.studies import StudyOutcome, find_study
 from undertow.studies.findings import row
 from undertow.studies.richness.depth import STUDIES as DEPTH
 from undertow.studies.richness.depth_measures import layer_spectra, log_positions, stage_fits, used_dimensions
-from undertow.studies.richness.last_layer_measures import last_layer
+from undertow.studies.richness.last_layer_measures import LayerSight, last_layer
 from undertow.studies.richness.orthonormal_sums import STUDIES as SUMS
 from undertow.studies.richness.power_law_break import find_break
 from undertow.studies.train_and_measure import trained
@@ -218,6 +220,21 @@ def test_fits_of_stages_are_those_of_their_last_epochs(tmp_path):
 def run(tmp_path_factory):
     config = find_study("richness/layers").at("smoke").cases[0].train
     return trained(replace(config, train_size=100, test_size=100), (), tmp_path_factory.mktemp("run"))
+
+
+def test_d_lr_in_float64_sees_what_is_a_billionth_of_the_means():
+    """Fails if rounding decides: late in a training by weight decay alone outputs differ by 1e-14 of themselves."""
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(400, 8, generator=generator, dtype=torch.float64)
+    outputs = features @ torch.randn(8, 3, generator=generator, dtype=torch.float64)
+    plain = LayerSight(features, outputs, torch.zeros(400)).d_lr()
+    assert plain == pytest.approx(
+        float(low_rank(features - features.mean(0), outputs - outputs.mean(0))), abs=1e-12
+    )
+    tiny = LayerSight(1 + 1e-9 * features, 1 + 1e-9 * outputs, torch.zeros(400)).d_lr()
+    assert tiny == pytest.approx(plain, abs=1e-5)
+    with pytest.raises(BadData, match="all samples have the same features or outputs"):
+        LayerSight(features, torch.ones_like(outputs), torch.zeros(400)).d_lr()
 
 
 def test_the_last_of_the_layers_is_the_last_layer(run):

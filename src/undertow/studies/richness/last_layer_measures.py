@@ -43,6 +43,15 @@ class LayerSight(NamedTuple):
     outputs: Tensor  # (N, C)
     labels: Tensor  # (N,)
 
+    def d_lr(self) -> float:
+        """D_LR; in float64 of what differs between samples alone, however little that is beside the means."""
+        if self.features.dtype != torch.float64:
+            return low_rank(self.features, self.outputs).value
+        features, outputs = (part - part.mean(0) for part in (self.features, self.outputs))
+        if not features.any() or not outputs.any():
+            raise BadData("d_lr: all samples have the same features or outputs.")
+        return low_rank(features / features.norm(), outputs / outputs.norm()).value
+
 
 def last_layer(
     run: Run,
@@ -53,6 +62,7 @@ def last_layer(
     samples: int = 10_000,
     spectra: bool = True,
     labels: bool = True,
+    double: bool = False,
 ) -> Rows:
     """Accuracy, D_LR, S_init, norm, neural collapse, effective dimension and spectra at checkpoints.
 
@@ -61,12 +71,13 @@ def last_layer(
         samples: at most so many of each split.
         spectra: whether to keep the spectrum curves.
         labels: whether labels are classes that can collapse.
+        double: let samples pass in float64, where outputs differ in digits that float32 does not have.
     """
-    data = run.data()
-    start = sights(data, run.fresh().eval(), samples)
+    data, kind = run.data(), torch.float64 if double else torch.float32
+    start = sights(data, run.fresh().eval().to(kind), samples)
     rows: Rows = []
     for at in chosen(run, checkpoints):
-        model = run.model(at)
+        model = run.model(at).to(kind)
         seen = sights(data, model, samples)
         found = [
             row("squared_parameter_norm", squared_parameter_norm(model)),
@@ -102,8 +113,12 @@ def sights(data: DataSet, model: nn.Module, samples: int, layer: str | None = No
 def look(model: nn.Module, samples: Samples, scaling: str, layer: str | None = None) -> LayerSight:
     """Features that enter the last linear layer (or leave `layer`), outputs and labels."""
     batches: list[tuple[Tensor, Tensor]] = []
-    prepare = lambda x: to_inputs(x, scaling)  # noqa: E731
-    name = name_of_last(model)
+    name, kind = name_of_last(model), next(model.parameters()).dtype
+
+    def prepare(x: Tensor) -> Tensor:
+        inputs = to_inputs(x, scaling)
+        return inputs.to(kind) if inputs.is_floating_point() else inputs  # tokens stay whole numbers
+
     with watch_layer(model, name) as calls:
         for batch in stream_features(model, samples.x, layer or "input", prepare=prepare, tokens="flatten"):
             entered, left = (as_rows(part) for part in calls[-1])
@@ -126,7 +141,7 @@ def richness_rows(now: LayerSight, start: LayerSight | None, model: nn.Module, l
     """All measures of one split at one checkpoint."""
     count = {"n": len(now.features)}
     measures: dict[str, Callable[[], float | None]] = {
-        "d_lr": lambda: low_rank(now.features, now.outputs).value,
+        "d_lr": now.d_lr,
         "effective_dimension": lambda: effective_dimension(now.features),
         "effective_dimension_rest": lambda: effective_dimension(now.features, True),
         "constant_share": lambda: constant_share(now.features),
