@@ -189,7 +189,7 @@ def transfer(run: Run, *, case: str, seed: int, checkpoints: str = "all") -> Row
 def raw_pixels(run: Run, *, case: str, seed: int) -> Rows:
     """MASC and VeLPIC of the samples as they enter a model, and the share of labels that were changed."""
     data = run.data()
-    train, test = (to_inputs(part.x, data.scaling).flatten(1) for part in (data.train, data.test))
+    train, test = (to_inputs(part.tensor, data.scaling).flatten(1) for part in (data.train, data.test))
     rows = [
         row("accuracy", _answered(probe, train, test, data), probe=name, split="test", n=len(data.test))
         for name, probe in (("masc", MASC()), ("velpic", VeLPIC(sign="all")))
