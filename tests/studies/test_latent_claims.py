@@ -187,9 +187,9 @@ def _dropped(plain, with_dropout, degrees=(0.2, 0.4, 0.8)):
 def test_dropout_is_compared_with_its_twin():
     near = {"masc": HIGH, "velpic": HIGH}
     far_early = {"masc": (0.3, 0.4, 0.75), "velpic": HIGH}
-    assert verdicts("dropout", *_dropped(near, far_early)) == [True, True, True]
-    lower = {"masc": (0.3, 0.9, 0.4), "velpic": (0.3, 0.9, 0.4)}
-    assert verdicts("dropout", *_dropped(near, lower)) == [False, False, False]
+    assert verdicts("dropout", *_dropped(near, far_early)) == [True, True, True, True]
+    lower = {"masc": (0.3, 0.9, 0.4), "velpic": (0.3, 0.4, 0.4)}
+    assert verdicts("dropout", *_dropped(near, lower)) == [False, False, False, False]
 
 
 def test_a_fall_that_test_samples_cannot_tell_says_nothing():
