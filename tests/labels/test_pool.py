@@ -161,6 +161,16 @@ def test_memorised_labels_are_no_skill(plan):
     assert deep.weight < inputs.weight
 
 
+def test_a_view_that_saw_no_label_has_memorised_nothing(plan):
+    """It is heard as fully as a layer of a network that repeats nothing."""
+    weights = {}
+    for source in (ViewSource("inputs"), ViewSource("fc1", 9)):
+        pool = Pool(plan)
+        pool.add_view([("discriminant", votes(plan, 2.0, 1))], source)
+        weights[source.untouched] = pool.voters[0].weight
+    assert weights[True] == pytest.approx(weights[False], rel=1e-9)
+
+
 def test_probabilities_speak_for_both_probes_of_a_view(plan):
     likely = votes(plan, 2.0, 1).softmax(1)
     pool = Pool(plan)
