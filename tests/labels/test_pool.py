@@ -171,6 +171,19 @@ def test_a_view_that_saw_no_label_has_memorised_nothing(plan):
     assert weights[True] == pytest.approx(weights[False], rel=1e-9)
 
 
+def test_directions_that_repeat_nothing_are_heard_in_a_network_that_repeats_everything(plan):
+    """They hardly follow what is memorised: their own agreement tells, not the network's."""
+    weights = []
+    for repeats in (False, True):
+        pool = Pool(plan)
+        if repeats:
+            pool.add_outputs(votes(plan, 30.0, 3), 30)
+        parts = [("discriminant", votes(plan, 3.0, 1)), ("directions", votes(plan, 1.0, 2))]
+        pool.add_view(parts, ViewSource("flat", 30))
+        weights.append(pool.voters[-1].weight)
+    assert weights[0] == pytest.approx(weights[1], rel=1e-9)
+
+
 def test_probabilities_speak_for_both_probes_of_a_view(plan):
     likely = votes(plan, 2.0, 1).softmax(1)
     pool = Pool(plan)
