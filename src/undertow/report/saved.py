@@ -58,6 +58,11 @@ class Saved:
     rows: Frame  # audit.parquet
 
     @property
+    def owner(self) -> str:
+        """The mark of the run; "" where it has none."""
+        return str(self.facts.get("id", ""))
+
+    @property
     def findings(self) -> list[dict[str, Any]]:
         """The sentences of the verdict; none where there is no audit."""
         found: Any = self.audit.get("verdict") or []
@@ -111,10 +116,11 @@ def read_saved(folder: str | Path) -> Saved:
             f"{path}: this is not a run's folder: it has neither run.json nor audit.parquet. If it holds checkpoints, "
             f"`undertow audit {quote(str(path))}` makes it one."
         )
-    audit = _document(path / "audit.json", AuditDocument)
     facts = _document(path / "run.json", RunDocument)
-    metrics = _table(path / "metrics.parquet", METRICS, need_seal=bool(facts.get("id")))
-    rows = _table(path / "audit.parquet", ROWS, seal=audit.get("table"))
+    owner = str(facts.get("id", ""))
+    audit = _document(path / "audit.json", AuditDocument, owner=owner)
+    metrics = _table(path / "metrics.parquet", METRICS, need_seal=bool(owner), owner=owner)
+    rows = _table(path / "audit.parquet", ROWS, seal=audit.get("table"), owner=owner)
     return Saved(path, path.resolve().name, facts, audit, metrics, _typed(rows))
 
 
@@ -137,8 +143,8 @@ def _table(path: Path, schema: TableSchema, **how: Any) -> Frame:
     return read_frame(path, schema, **how) if path.exists() else pd.DataFrame()
 
 
-def _document(path: Path, kind: type[Document]) -> dict[str, Any]:
-    return read_document(path, kind) if path.exists() else {}
+def _document(path: Path, kind: type[Document], owner: str = "") -> dict[str, Any]:
+    return read_document(path, kind, owner=owner) if path.exists() else {}
 
 
 def _typed(rows: Frame) -> Frame:
