@@ -26,6 +26,7 @@ import pandas as pd
 from undertow.errors import NotThere
 from undertow.stored.documents import AuditDocument, Document, RunDocument
 from undertow.stored.door import read_document
+from undertow.stored.exchanged import check_facts
 from undertow.stored.tables import METRICS, ROWS, TableSchema, read_frame
 
 Frame = Any
@@ -118,6 +119,7 @@ def read_saved(folder: str | Path) -> Saved:
         )
     facts = _document(path / "run.json", RunDocument)
     owner = str(facts.get("id", ""))
+    check_facts(path, owner)
     audit = _document(path / "audit.json", AuditDocument, owner=owner)
     metrics = _table(path / "metrics.parquet", METRICS, need_seal=bool(owner), owner=owner)
     rows = _table(path / "audit.parquet", ROWS, seal=audit.get("table"), owner=owner)

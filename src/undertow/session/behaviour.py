@@ -14,7 +14,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -43,8 +43,16 @@ def behaviour_of(reader: Reader, few: Inputs) -> str:
 def _class_words(kind: type) -> str:
     """What the functions of a class and of those that it is made from do; torch's own count by their names alone."""
     own = [one for one in kind.__mro__ if one is not object and one.__module__.partition(".")[0] != "torch"]
-    functions = [part for one in own for part in vars(one).values() if inspect.isfunction(part)]
-    return " ".join(_code_words(inspect.unwrap(part).__code__) for part in functions)
+    functions = (_function(part) for one in own for part in vars(one).values())
+    return " ".join(_code_words(one.__code__) for one in functions if one is not None)
+
+
+def _function(part: Any) -> FunctionType | None:
+    """The function of a method, a property or a decorated one; None for anything else in a class."""
+    if isinstance(part, property | staticmethod | classmethod):
+        part = part.fget if isinstance(part, property) else part.__func__
+    found = inspect.unwrap(part) if inspect.isfunction(part) else None
+    return found if inspect.isfunction(found) else None
 
 
 def _code_words(code: CodeType) -> str:

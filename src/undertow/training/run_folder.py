@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadFile, BadValue, NotThere, RunProblem, UndertowError, unknown
 from undertow.files import is_unfinished
+from undertow.stored.exchanged import check_facts
 from undertow.stored.tables import LABELS, METRICS, read_frame, read_rows
 from undertow.training.checkpoint_files import (
     Checkpoint,
@@ -196,6 +197,7 @@ def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
         raise _no_run(folder)
     ours = (folder / "run.json").exists()
     facts = RunFacts.read(folder) if ours else RunFacts()
+    check_facts(folder, facts.id)
     inner = folder / "checkpoints"
     if not ours and not inner.is_dir() and (below := list_runs(folder)):
         raise NotThere(

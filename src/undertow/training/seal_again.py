@@ -27,12 +27,13 @@ from undertow.stored.door import (
     read_document,
     write_document,
 )
+from undertow.stored.exchanged import FOLDER
 from undertow.stored.seals import FIELD, seal_of, stamp
 from undertow.stored.tables import owner_of_table, write_table
 from undertow.stored.tensors import check_content, write_tensors
 from undertow.training.checkpoint_files import find_checkpoints
 from undertow.training.facts import run_mark
-from undertow.training.own_checkpoint import FOLDER, METRICS, checked_header
+from undertow.training.own_checkpoint import METRICS, checked_header
 
 TABLES = ("metrics.parquet", "labels.parquet", "probes.parquet", "audit.parquet", "suspects.parquet")
 
