@@ -72,15 +72,20 @@ class BadFile(RunProblem):
         return type(self), self._parts
 
 
+RESTORE = "Restore it from a copy; if the change is meant, `undertow seal` takes it as it is."
+
+
 class ChangedFile(BadFile):
     """A sealed file whose content is another than was written: a flipped bit, an exchanged file, an edit."""
 
     def __init__(
-        self, path: object, problem: str = "its content has changed since undertow wrote it"
+        self,
+        path: object,
+        problem: str = "its content has changed since undertow wrote it",
+        next_step: str = RESTORE,
     ) -> None:
-        next_step = "Restore it from a copy; if the change is meant, `undertow seal` takes it as it is."
         super().__init__(path, "", problem, next_step)
-        self._parts = (str(path), problem)
+        self._parts = (str(path), problem, next_step)
 
 
 def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownName:

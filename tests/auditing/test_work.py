@@ -65,7 +65,7 @@ def test_files_hold_what_the_result_does(audited):
     result = audited("memorising")
     stored = json.loads((result.folder / "audit.json").read_text())
     wanted = {
-        "format", "undertow", "made", "run", "unit", "situation", "quick", "verdict", "headline", "measures",
+        "format", "undertow", "made", "run", "run_id", "unit", "situation", "quick", "verdict", "headline", "measures",
         "settings", "data", "table", "seal",
     }  # fmt: skip
     assert set(stored) == wanted

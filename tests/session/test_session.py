@@ -24,7 +24,7 @@ from undertow.session import Gauge, Session, SessionConfig, Sight
 from undertow.session.reader import ENTERING
 from undertow.training.seal_again import seal_again
 
-from .nets import CLASSES, DIM, EPOCHS, TEST, TRAIN, Counted, held_samples, train_samples
+from .nets import CLASSES, DIM, EPOCHS, FIRST_TEST, TEST, TRAIN, Counted, held_samples, train_samples
 
 LIGHT: dict[str, Any] = {"lenses": ["latent"], "probes": "mean", "fits": "given"}
 
@@ -89,7 +89,8 @@ def test_an_interrupted_visit_goes_on_where_it_stopped(opened):
     session.visit([first, second])
     assert first.measured == list(EPOCHS[2:])
     assert set(session.passed) == {(at, "test") for at in EPOCHS[2:]}
-    assert {at for at, _ in Counted.seen} == {third, EPOCHS[3]}
+    beyond_trials = {at for at, number in Counted.seen if number >= FIRST_TEST + 8}
+    assert beyond_trials == {third, EPOCHS[3]}
 
 
 def test_what_a_gauge_cannot_do_is_noted_and_the_others_go_on(opened):

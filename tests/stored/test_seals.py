@@ -179,6 +179,58 @@ def test_seals_of_each_kind_of_file(tmp_path: Path):
         check_archive(archive, 10)
 
 
+MINE, OTHERS = "a" * 32, "b" * 32
+
+
+def marked(path: Path, owner: str) -> None:
+    """Write a table or an archive with a mark."""
+    if path.suffix == ".parquet":
+        write_table(path, [{"epoch": 1, "loss": 0.5}], owner)
+    else:
+        np.savez(path, a=np.arange(3))
+        seal_archive(path, owner)
+
+
+def read_as(path: Path, owner: str) -> None:
+    if path.suffix == ".parquet":
+        assert read_rows(path, METRICS, need_seal=True, owner=owner) == [{"epoch": 1, "loss": 0.5}]
+    else:
+        check_archive(path, 10_000, need=True, owner=owner)
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.npz"])
+def test_a_mark_is_compared_where_both_sides_have_one(tmp_path: Path, name: str):
+    """Fails if a file without a mark, or a reader that knows none, is refused; or if two marks are not compared."""
+    path = tmp_path / name
+    for told, wanted in ((MINE, MINE), (MINE, ""), ("", MINE), ("", "")):
+        marked(path, told)
+        read_as(path, wanted)
+    marked(path, OTHERS)
+    with pytest.raises(ChangedFile, match="belongs to another run"):
+        read_as(path, MINE)
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.npz"])
+def test_a_mark_is_under_the_seal(tmp_path: Path, name: str):
+    """Fails if the mark of another run can be overwritten without a new seal."""
+    path = tmp_path / name
+    marked(path, OTHERS)
+    path.write_bytes(path.read_bytes().replace(OTHERS.encode(), MINE.encode()))
+    with pytest.raises(ChangedFile, match="its content has changed"):
+        read_as(path, MINE)
+
+
+def test_a_table_that_is_written_anew_has_the_new_mark_alone(tmp_path: Path):
+    """Fails if the marks that a table was read with are written beside the new ones."""
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t.parquet"
+    marked(path, OTHERS)
+    write_table(path, pq.read_table(path), MINE)
+    read_as(path, MINE)
+    assert OTHERS.encode() not in path.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -127,7 +127,7 @@ def audit(
 def _known_part(kept: Path, session: Session) -> Part | None:
     """The part that the audit kept there looked at, if it was of as many checkpoints and samples: it stays."""
     try:
-        known = Part(**read_document(kept / FACTS, AuditDocument)["part"])
+        known = Part(**read_document(kept / FACTS, AuditDocument, owner=session.run.facts.id)["part"])
     except (UndertowError, KeyError, TypeError):
         return None
     whole = (len(session.checkpoints), max(count_of(session.samples.train), count_of(session.samples.test)))
@@ -333,8 +333,9 @@ class Auditor:
 
     def _about(self) -> dict[str, Any]:
         """What else audit.json tells."""
-        samples = self.session.samples
+        samples, mark = self.session.samples, self.session.run.facts.id
         return {
+            **({"run_id": mark} if mark else {}),
             "quick": self.config.quick,
             **({} if self.part is None else {"part": asdict(self.part)}),
             "settings": {**self.config.to_dict(), "estimate": str(self.estimate), "notes": self.notes},

@@ -77,7 +77,7 @@ class Audit:
     evidence: Evidence  # the typed results of all lenses
     verdict: Verdict
     measures: dict[str, float]
-    about: dict[str, Any]  # quick, settings, data
+    about: dict[str, Any]  # run_id, quick, settings, data
     made: str
     folder: Path | None = None  # where it was saved
 
@@ -126,7 +126,7 @@ class Audit:
         place = Path(folder)
         # Both are written before either takes its place: a killed audit leaves a pair, old or new.
         with together(place), aside(place / FACTS) as facts, aside(place / TABLE) as table:
-            seal = write_part(table, self.table)
+            seal = write_part(table, self.table, self.about.get("run_id", ""))
             facts.write_text(document_text({**self.to_dict(), "table": seal}), encoding="utf-8")
         return place
 

@@ -67,7 +67,8 @@ def _suspected(session: Session) -> LabelErrors:
     from undertow.labels.suspects import write_suspects
 
     found = label_errors(session)
-    write_suspects(found, session.samples.split("train").x, session.run.path)
+    run = session.run
+    write_suspects(found, session.samples.split("train").x, run.path, owner=run.facts.id)
     return found
 
 

@@ -195,16 +195,17 @@ def _written(searched: Searched, outputs: Outputs, exports: Exports, source: str
 
     found, run, shown = searched.found, searched.run, searched.shown
     written: list[Path] = []
+    owner = "" if run is None else run.facts.id
     if outputs.report is not None:
         from undertow.report.page import write_report
 
         # Samples with neither picture nor text are listed by their number.
         listed = shown if shown.any or run else replace(shown, texts=("",) * len(found.given))
-        written += write_suspects(found, searched.x, outputs.report, shown=listed)
+        written += write_suspects(found, searched.x, outputs.report, shown=listed, owner=owner)
         written += [write_facts(found, source if run is None else str(run.path), outputs.report)]
         written += [write_report([outputs.report], outputs.report / "report.html")]
     elif run is not None and outputs.keeps_in(run.path):
-        written += write_suspects(found, searched.x, run.path, shown=shown)
+        written += write_suspects(found, searched.x, run.path, shown=shown, owner=owner)
     return [*written, *outputs.write(found, run, shown), *exports.write(found, shown)]
 
 

@@ -1,4 +1,4 @@
-"""Where the answers of tasks lie: one file per task, named by its key, written whole or not at all.
+"""Where the answers of tasks lie: one file per task, named by its key, which it also says, written whole or not at all.
 
 store = Store(folder)                    # or a URL: Store("s3://bucket/studies/tasks")
 store = Store.under(out)                 # the one of a study's --out
@@ -37,7 +37,7 @@ FORMAT = StoreDocument.newest
 
 MARK = "store.json"
 AGAIN = "Delete it: its task is run again."
-ANSWERS = TableSchema("answers", {"value": "number"}, others="any", again=AGAIN)
+ANSWERS = TableSchema("answers", {"value": "number"}, others="any", again=AGAIN, owner="task", restore=AGAIN)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Store:
         # Through pandas: rows need not have the same columns, and pyarrow alone would take the first one's.
         table = pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False)
         about = {"task": json.dumps(task.to_dict()), "seconds": f"{seconds:.3f}", "rows": str(len(rows))}
-        self.place.write(_answer(task), table_bytes(table.replace_schema_metadata(about)))
+        self.place.write(_answer(task), table_bytes(table.replace_schema_metadata(about), task.key))
         self.place.remove(_error(task))
 
     def fail(self, task: Task, error: str) -> None:
@@ -113,11 +113,10 @@ class Store:
 
     def _answers(self, tasks: Iterable[Task]) -> list[pa.Table]:
         there = self.place.names()
-        names = [_answer(task) for task in tasks]
         return [
-            read_table(f"{self.folder}/{name}", ANSWERS, content=self.place.read(name))
-            for name in names
-            if name in there
+            read_table(f"{self.folder}/{name}", ANSWERS, content=self.place.read(name), owner=task.key)
+            for task in tasks
+            if (name := _answer(task)) in there
         ]
 
 

@@ -1,7 +1,7 @@
 """What `label_errors` found, as files: a table, pictures for the report, labels to train on.
 
 write_table(found, Path("labels.parquet"))                # or .csv: one row per training sample
-write_suspects(found, samples, run.path)                  # suspects.parquet and suspects.npz, for the report
+write_suspects(found, x, run.path, owner=run.facts.id)    # suspects.parquet and suspects.npz, for the report
 write_facts(found, "y.csv", Path("found"))                # what the report of a folder without a run tells beside them
 """
 
@@ -25,6 +25,7 @@ from undertow.labels.thumbnails import are_pictures, thumbnail, thumbnails
 from undertow.stored.archives import seal_archive
 from undertow.stored.door import write_document
 from undertow.stored.tables import write_part
+from undertow.stored.tables import write_table as write_sealed
 
 TABLE, PICTURES, FACTS = "suspects.parquet", "suspects.npz", "audit.json"
 MOST_PICTURES = 120
@@ -42,23 +43,32 @@ def write_table(found: LabelErrors, path: Path, shown: Shown = NOTHING) -> None:
 
 
 def write_suspects(
-    found: LabelErrors, x: Any, folder: Path, *, shown: Shown = NOTHING, most: int = MOST_PICTURES
+    found: LabelErrors,
+    x: Any,
+    folder: Path,
+    *,
+    shown: Shown = NOTHING,
+    most: int = MOST_PICTURES,
+    owner: str = "",
 ) -> list[Path]:
-    """Write the most suspicious samples for the report; pictures where `x` or `shown` has some."""
+    """Write the most suspicious samples for the report; pictures where `x` or `shown` has some.
+
+    `owner` is the mark of the run that was searched.
+    """
     listed = named_table(found, shown, found.suspects(most))
     rows = listed["sample"].to_numpy()
     pictures = _pictures(x, shown, rows)
     # Two searches at once must not leave the table of one beside the pictures of the other.
     with together(folder):
         if pictures is None:
-            save_table(listed, folder / TABLE)
+            write_sealed(folder / TABLE, listed, owner)
             (folder / PICTURES).unlink(missing_ok=True)  # of an earlier search
             return [folder / TABLE]
         with aside(folder / PICTURES) as part, aside(folder / TABLE) as table:
-            pictures["table"] = np.array(write_part(table, listed))
+            pictures["table"] = np.array(write_part(table, listed, owner))
             with part.open("wb") as stream:
                 np.savez_compressed(stream, **pictures)
-            seal_archive(part)
+            seal_archive(part, owner)
     return [folder / TABLE, folder / PICTURES]
 
 

@@ -157,7 +157,7 @@ def probe_grid(
         if one.name in session.refused:
             raise session.refused[one.name]
     table = frame(read_grid(session, gauges, [at for at in numbers if at not in session.broken]).rows())
-    write_table(session.out / TABLE, table)
+    write_table(session.out / TABLE, table, session.run.facts.id)
     return table
 
 

@@ -34,14 +34,14 @@ LONGEST = 400
 """Letters shown of a text."""
 
 
-def suspects(folder: Path, classes: Sequence[str]) -> list[dict[str, Any]]:
-    """The suspects with their pictures or texts; none where there are neither."""
+def suspects(folder: Path, classes: Sequence[str], owner: str = "") -> list[dict[str, Any]]:
+    """The suspects of the run with the mark `owner`, with pictures or texts; none where there are neither."""
     table, pictures = folder / "suspects.parquet", folder / "suspects.npz"
     if not table.exists():
         return []
-    rows: Any = read_frame(table, SUSPECTS)
+    rows: Any = read_frame(table, SUSPECTS, owner=owner)
     rows = rows.sort_values("score", ascending=False) if "score" in rows else rows
-    images = _images(pictures, table) if pictures.exists() else {}
+    images = _images(pictures, table, owner) if pictures.exists() else {}
     rows = rows[rows["sample"].notna()]
     records = [row for row in rows.to_dict("records") if int(row["sample"]) in images or "text" in row]
     return [_suspect(row, images.get(int(row["sample"])), classes) for row in _spread(records[:MOST])]
@@ -80,9 +80,9 @@ def _named(label: Any, classes: Sequence[str]) -> str:
     return classes[number] if 0 <= number < len(classes) else str(label)
 
 
-def _images(path: Path, table: Path) -> dict[int, NDArray[np.uint8]]:
+def _images(path: Path, table: Path, owner: str) -> dict[int, NDArray[np.uint8]]:
     """Thumbnails by sample; none where they are of another search than the table."""
-    check_archive(path, LARGEST, what=WHAT, next_step=SUSPECTS.again)
+    check_archive(path, LARGEST, what=WHAT, next_step=SUSPECTS.again, owner=owner)
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {str(name): stored[name] for name in stored.files}

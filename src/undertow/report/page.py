@@ -79,7 +79,8 @@ def _shaped(place: int, saved: Saved) -> dict[str, Any]:
     """Everything that the script draws of one run."""
     return {
         "id": place, "name": saved.name, "unit": saved.unit, "classes": saved.classes,
-        "charts": [chart.json() for chart in charts(saved)], "suspects": suspects(saved.path, saved.classes),
+        "charts": [chart.json() for chart in charts(saved)],
+        "suspects": suspects(saved.path, saved.classes, saved.owner),
     }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ import pandas as pd
 from undertow.errors import NotThere
 from undertow.stored.documents import AuditDocument, Document, RunDocument
 from undertow.stored.door import read_document
+from undertow.stored.exchanged import check_facts
 from undertow.stored.tables import METRICS, ROWS, TableSchema, read_frame
 
 Frame = Any
@@ -56,6 +57,11 @@ class Saved:
     audit: dict[str, Any]  # audit.json
     metrics: Frame
     rows: Frame  # audit.parquet
+
+    @property
+    def owner(self) -> str:
+        """The mark of the run; "" where it has none."""
+        return str(self.facts.get("id", ""))
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -111,10 +117,12 @@ def read_saved(folder: str | Path) -> Saved:
             f"{path}: this is not a run's folder: it has neither run.json nor audit.parquet. If it holds checkpoints, "
             f"`undertow audit {quote(str(path))}` makes it one."
         )
-    audit = _document(path / "audit.json", AuditDocument)
     facts = _document(path / "run.json", RunDocument)
-    metrics = _table(path / "metrics.parquet", METRICS, need_seal=bool(facts.get("id")))
-    rows = _table(path / "audit.parquet", ROWS, seal=audit.get("table"))
+    owner = str(facts.get("id", ""))
+    check_facts(path, owner)
+    audit = _document(path / "audit.json", AuditDocument, owner=owner)
+    metrics = _table(path / "metrics.parquet", METRICS, need_seal=bool(owner), owner=owner)
+    rows = _table(path / "audit.parquet", ROWS, seal=audit.get("table"), owner=owner)
     return Saved(path, path.resolve().name, facts, audit, metrics, _typed(rows))
 
 
@@ -137,8 +145,8 @@ def _table(path: Path, schema: TableSchema, **how: Any) -> Frame:
     return read_frame(path, schema, **how) if path.exists() else pd.DataFrame()
 
 
-def _document(path: Path, kind: type[Document]) -> dict[str, Any]:
-    return read_document(path, kind) if path.exists() else {}
+def _document(path: Path, kind: type[Document], owner: str = "") -> dict[str, Any]:
+    return read_document(path, kind, owner=owner) if path.exists() else {}
 
 
 def _typed(rows: Frame) -> Frame:

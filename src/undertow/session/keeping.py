@@ -3,7 +3,8 @@
     session.keep(gauge, 20, value); session.value(gauge, 20); session.values(gauge)
     session.broken, session.refused                           # checkpoints and gauges that give no values, and why
 
-A value lies under a hash of weights, samples and all settings that would change it.
+A value lies under a hash of weights, of how the model's code runs them, of samples and all settings that would change
+it.
 """
 
 from __future__ import annotations

@@ -44,7 +44,10 @@ class Portable:
         _ = session.samples.fingerprint
         for at in {*session.checkpoints, session.example}:
             session.mark(at)
-        found = {"example": session.example, "_marks": session.marks, "broken": dict(session.broken)}
+        found = {
+            "example": session.example, "behaviour": session.behaviour, "_marks": session.marks,
+            "broken": dict(session.broken),
+        }  # fmt: skip
         own = SessionConfig(**session.config.shared())
         alone = replace(own, engine="local", address=None, cpus=None, gpus=None)
         return cls(session.run, session.samples, alone, session.checkpoints, found)

@@ -4,12 +4,13 @@
     session = Session(run, train=(x, y), test=(x2, y2), checkpoints="every:5", memory="1GB")
     ut.audit(session); ut.label_errors(session); ut.repair(session)      # the passes are shared
 
-    session.checkpoints, session.model(20), session.mark(20)  # numbers, modules, hashes of weights
+    session.checkpoints, session.model(20), session.mark(20)  # numbers, modules, hashes of weights and behaviour
     session.samples.train, session.samples.classes            # samples as tensors, read once
     session.visit([gauge, ...]); session.value(gauge, 20)     # one pass over each split serves all gauges
 
-Values are kept in `out` (the run's folder when not given) under a hash of weights and samples: a killed verb goes on,
-a new checkpoint or layer costs what is new. Checkpoints with NaN in them are noted in `broken` and left out.
+Values are kept in `out` (the run's folder when not given) under a hash of weights, of what the model's code makes of
+them, and of samples: a killed verb goes on, a new checkpoint or layer costs what is new. Checkpoints with NaN in them
+are noted in `broken` and left out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,9 +27,10 @@ import torch
 from torch import Tensor, nn
 
 from undertow.data.entries import first_entry
-from undertow.errors import BadData, BadValue
+from undertow.errors import BadData, BadValue, UndertowError
 from undertow.features.compatibility import check_used, explained
 from undertow.features.layers import resolve_layers
+from undertow.session.behaviour import behaviour_of
 from undertow.session.cache import Cache
 from undertow.session.checkpoints import choose
 from undertow.session.progress import NoProgress, Progress, asked_progress
@@ -108,7 +111,7 @@ class Session(Visiting):
         made = copy.copy(self)
         Visiting.__init__(made)
         made.cache, made.progress = Cache(place), NoProgress()
-        made.__dict__["samples"] = samples
+        made.__dict__.update(samples=samples, behaviour=self.behaviour)
         return made
 
     # ------------------------------------------------------------------ models
@@ -180,10 +183,28 @@ class Session(Visiting):
             return plain
 
     def mark(self, at: int) -> str:
-        """A hash of the checkpoint's file, or of a fresh model's weights."""
+        """A hash of a checkpoint's file, or of a fresh model's weights, and of what the model's code makes of them."""
         if at not in self._marks:
-            self._marks[at] = self._fresh_mark() if at == FRESH else self.run.mark(at)
+            weights = self._fresh_mark() if at == FRESH else self.run.mark(at)
+            self._marks[at] = f"{weights} {self.behaviour}"
         return self._marks[at]
+
+    @cached_property
+    def behaviour(self) -> str:
+        """A hash of how the model answers for a few samples: the same weights in other code are another model.
+
+        With the weights of the run's first checkpoint, whichever are chosen and however long the run grows.
+        """
+        return behaviour_of(self.reader(self._first_model()), self.splits()[0].trial())
+
+    def _first_model(self) -> nn.Module:
+        first = self.run.checkpoints[0]
+        if first.path.exists():  # else it would have to be fetched first
+            with suppress(UndertowError):
+                model = self.model(first.at)
+                if first_bad_tensor(model) is None:
+                    return model
+        return self.example_model
 
     def _fresh_mark(self) -> str:
         seen = hashlib.blake2b(digest_size=16)

@@ -20,6 +20,7 @@ Seed = Annotated[int, Meta(ge=0, le=2**62)]
 Name = Annotated[str, Meta(max_length=10_000)]
 Text = Annotated[str, Meta(max_length=1_000_000)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{8,128}$")]
+RunId = Annotated[str, Meta(pattern="^([0-9a-f]{8,64})?$")]
 Scalar = bool | Annotated[int, Meta(ge=-LARGE, le=LARGE)] | float | Name | None
 Classes = Annotated[list[Name], Meta(max_length=1_000_000)]
 Numbers = dict[Name, Any]
@@ -29,6 +30,8 @@ class Document(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A file of its own; `newest` is the latest format that this undertow reads."""
 
     newest: ClassVar[int] = 1
+    owner: ClassVar[str] = ""
+    """The field with the mark of the run that it belongs to."""
 
 
 class Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -71,7 +74,7 @@ class RunDocument(Document):
     format: Whole = 1
     undertow: Name = ""
     made: Name = ""
-    id: Annotated[str, Meta(pattern="^([0-9a-f]{8,64})?$")] = ""
+    id: RunId = ""
     config: dict[Name, Any] | None = None  # held to by TrainConfig
     model: ModelPart | None = None
     data: DataPart | None = None
@@ -117,10 +120,12 @@ class LookedAt(Part):
 class AuditDocument(Document):
     """audit.json, of an audit or of a search for wrong labels without a run."""
 
+    owner: ClassVar[str] = "run_id"
     format: Whole = 1
     undertow: Name = ""
     made: Name = ""
     run: Name = ""
+    run_id: RunId = ""
     unit: Literal["epoch", "step", "model"] = "epoch"
     situation: Name = ""
     headline: Text = ""

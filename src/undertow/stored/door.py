@@ -23,7 +23,7 @@ from undertow.errors import BadFile, ChangedFile, NotThere, UndertowError
 from undertow.files import write_text
 from undertow.sizes import show_size
 from undertow.stored.documents import Document
-from undertow.stored.seals import FIELD, document_seal
+from undertow.stored.seals import FIELD, check_owner, document_seal
 
 MOST_JSON = 64 << 20
 """Bytes of a document that can be meant."""
@@ -31,15 +31,20 @@ DEEPEST = 60
 """Levels of nesting that can be meant; below what readers of JSON can bear."""
 
 
-def read_document(path: Path, kind: type[Document], *, next_step: str = "") -> dict[str, Any]:
+def read_document(
+    path: Path, kind: type[Document], *, next_step: str = "", owner: str = ""
+) -> dict[str, Any]:
     """The values of a document, checked against its schema and its seal.
 
     Args:
         path: the file.
         kind: what it should hold.
         next_step: what to do about a file that is no good.
+        owner: the mark of the run that it must belong to, if it says one.
     """
-    return check_document(read_bytes(path, MOST_JSON), str(path), kind, next_step=next_step)
+    values = check_document(read_bytes(path, MOST_JSON), str(path), kind, next_step=next_step)
+    check_owner(path, str(values.get(kind.owner, "")), owner)
+    return values
 
 
 def check_document(content: bytes, path: str, kind: type[Document], *, next_step: str = "") -> dict[str, Any]:

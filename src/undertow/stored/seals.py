@@ -3,11 +3,13 @@
     stamp(file)                             # parquet, npz, pt: fills in the seal that was written blank
     seal_of(path)                           # the seal that a file carries; None: nobody sealed it
     check_seal(file, path, need=True)       # ChangedFile where the content is another, or the seal is missing
+    check_owner(path, told, run_mark)       # and where what it says of its run is another run's mark
 
 A seal lies in the file, so that it is renamed, copied and replaced with it and no second file can fall behind. In
 binary files it is a mark followed by 32 hex letters; the hash is of all bytes with those letters blank. Documents
 have it in the field `seal`, over their values, so that an editor may lay out the text anew. Files of others have no
-seal and need none.
+seal and need none. A seal tells nothing of where a file belongs: beside it stands the mark of its owner, the run or the
+task. Files of older versions have none, and are taken where they lie.
 """
 
 from __future__ import annotations
@@ -19,9 +21,13 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from undertow.errors import ChangedFile
+from undertow.errors import RESTORE, ChangedFile
 
 FIELD = "seal"
+OWNER = "undertow.owner"
+"""What the mark of a file's run or task is called in its footer or comment."""
+RUN = "run than run.json"
+"""Which of the two was exchanged, nobody knows."""
 MARK = b"undertow-seal:"
 BLANK = "0" * 32
 BLANK_SEAL = MARK.decode() + BLANK
@@ -57,18 +63,26 @@ def seal_of(path: Path) -> str | None:
         return file.read(len(BLANK)).decode(errors="replace")
 
 
-def check_seal(file: BinaryIO, path: Path | str, *, need: bool = False) -> str | None:
+def check_seal(
+    file: BinaryIO, path: Path | str, *, need: bool = False, next_step: str = RESTORE
+) -> str | None:
     """The seal of an open file; refused where the bytes are others than were written, or with `need`, without one."""
     place = _place(file)
     if place is None:
         if need:
-            raise ChangedFile(path, "it has lost its seal")
+            raise ChangedFile(path, "it has lost its seal", next_step)
         return None
     file.seek(place)
     told = file.read(len(BLANK)).decode(errors="replace")
     if told != _digest(file, place):
-        raise ChangedFile(path)
+        raise ChangedFile(path, next_step=next_step)
     return told
+
+
+def check_owner(path: Path | str, told: str, wanted: str, kind: str = RUN, next_step: str = RESTORE) -> None:
+    """Refuse a file that says the mark of another run or task than is wanted; either mark may be unknown."""
+    if told and wanted and told != wanted:
+        raise ChangedFile(path, f"it belongs to another {kind}", next_step)
 
 
 def digest_of(file: BinaryIO) -> str:

@@ -1,9 +1,10 @@
 """Reading and writing the tables that undertow keeps: parquet, with the columns they should have.
 
-    write_table(path, table)                   # a pyarrow table, a pandas frame or rows; sealed
+    write_table(path, table, owner=facts.id)   # a pyarrow table, a pandas frame or rows; sealed
     read_table(path, METRICS)                  # a pyarrow table; a damaged or strange one is a BadFile
     read_rows(path, METRICS)                   # dicts without the cells that were left out
     read_table(path, AUDIT, need_seal=True)    # in a folder of sealed files, one without a seal was exchanged
+    read_table(path, AUDIT, owner=facts.id)    # and one that says another run
 
 What a file says of its own size is looked at before anything is unpacked: a small file can claim a billion rows.
 """
@@ -17,10 +18,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
-from undertow.errors import BadFile
+from undertow.errors import RESTORE, BadFile
 from undertow.files import aside
 from undertow.stored.door import check_regular
-from undertow.stored.seals import BLANK_SEAL, check_seal, stamp
+from undertow.stored.seals import BLANK_SEAL, OWNER, RUN, check_owner, check_seal, stamp
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["whole", "number", "text", "label"]
 KEY = "undertow.seal"
+OURS = (KEY.encode(), OWNER.encode())
 CELLS = 400_000_000
 """Rows times columns that can be meant in any table of ours."""
 
@@ -44,6 +46,10 @@ class TableSchema:
     most: int = 20_000_000
     again: str = ""
     """What to do about a table that is no good."""
+    owner: str = RUN
+    """What it belongs to."""
+    restore: str = RESTORE
+    """What to do about a table that was changed or exchanged."""
 
 
 METRICS = TableSchema(
@@ -78,30 +84,44 @@ STUDY_ROWS = TableSchema(
 )  # fmt: skip
 
 
-def write_table(path: Path, table: Any) -> str:
-    """Write a pyarrow table, a pandas frame or a list of rows; returns its seal."""
+def write_table(path: Path, table: Any, owner: str = "") -> str:
+    """Write a pyarrow table, a pandas frame or a list of rows, with the mark of its run; returns its seal."""
     with aside(path) as part:
-        return write_part(part, table)
+        return write_part(part, table, owner)
 
 
-def write_part(part: Path, table: Any) -> str:
+def write_part(part: Path, table: Any, owner: str = "") -> str:
     """Write a table to a path that nobody reads yet; returns its seal."""
     from pyarrow import parquet
 
     arrow = as_arrow(table)
+    # A table that was read from a file of ours brings that file's marks along.
+    said = {name: own for name, own in (arrow.schema.metadata or {}).items() if name not in OURS}
+    arrow = arrow.replace_schema_metadata(said or None)
     with part.open("wb") as file, parquet.ParquetWriter(file, arrow.schema) as writer:
         writer.write_table(arrow)
-        writer.add_key_value_metadata({KEY: BLANK_SEAL})
+        writer.add_key_value_metadata({**({OWNER: owner} if owner else {}), KEY: BLANK_SEAL})
     with part.open("r+b") as file:
         return stamp(file)
 
 
-def table_bytes(table: Any) -> bytes:
+def table_bytes(table: Any, owner: str = "") -> bytes:
     """The sealed table as the bytes of a file, for places that are no folders."""
     with TemporaryDirectory(prefix="undertow-") as folder:
         part = Path(folder) / "table"
-        write_part(part, table)
+        write_part(part, table, owner)
         return part.read_bytes()
+
+
+def owner_of_table(path: Path) -> str:
+    """The mark of the run or task that a table says it belongs to; "" where it says none."""
+    from pyarrow import parquet
+
+    return _owner_in(parquet.read_metadata(path))
+
+
+def _owner_in(told: Any) -> str:
+    return (told.metadata or {}).get(OWNER.encode(), b"").decode(errors="replace")
 
 
 def as_arrow(table: Any) -> pa.Table:
@@ -124,6 +144,7 @@ def read_table(
     content: bytes | None = None,
     need_seal: bool = False,
     seal: str | None = None,
+    owner: str = "",
 ) -> pa.Table:
     """The table in `path`, if it is one of `schema` and unchanged since it was written.
 
@@ -133,6 +154,7 @@ def read_table(
         content: the bytes of the file, where it is no local one.
         need_seal: refuse a table without a seal.
         seal: the seal that another file says it has.
+        owner: the mark of the run or task that it must belong to, if it says one.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -143,7 +165,9 @@ def read_table(
         with arrow_file(path, content) as file:
             with parquet.ParquetFile(file) as opened:
                 _check_claims(path, opened.metadata, schema)
-            found = check_seal(file, path, need=need_seal or seal is not None)
+                told = _owner_in(opened.metadata)
+            found = check_seal(file, path, need=need_seal or seal is not None, next_step=schema.restore)
+            check_owner(path, told, owner, schema.owner, schema.restore)
             if seal is not None and found != seal:
                 raise BadFile(path, "", "it does not belong to the files beside it", schema.again)
             file.seek(0)

@@ -1,7 +1,7 @@
 """The files around a run in progress: who may write into a folder, and what it starts with.
 
 path = claim_folder(Path("runs/m40"), facts, resume=False)
-write_labels(path, data.train)
+write_labels(path, data.train, facts.id)
 state = read_state(path)            # None where nothing was written yet
 """
 
@@ -79,23 +79,23 @@ def _as_stored(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def write_labels(path: Path, samples: Samples) -> None:
+def write_labels(path: Path, samples: Samples, owner: str) -> None:
     """Write labels.parquet: the sample's number, the label it was trained with and, if known, the true one."""
     import pyarrow as pa
 
     columns = {"index": samples.index.numpy(), "given": samples.y.numpy()}
     if samples.true is not None:
         columns["true"] = samples.true.numpy()
-    write_table(path / "labels.parquet", pa.table(columns))
+    write_table(path / "labels.parquet", pa.table(columns), owner)
 
 
 def read_state(path: Path) -> dict[str, Any] | None:
     """What a killed run left for its successor."""
-    file = path / "state.pt"
+    file, mark = path / "state.pt", run_mark(path)
     if not file.exists():
         return None
     try:
-        check_archive(file, LARGEST, what="the state of a run", need=bool(run_mark(path)))
+        check_archive(file, LARGEST, what="the state of a run", need=bool(mark), owner=mark)
         state = read_plain(file)
         _check_state(file, state)
     except RunProblem as error:

@@ -228,7 +228,7 @@ class Trainer:
     def begin(self, facts: RunFacts) -> None:
         """Write what is known before the first epoch, and look at the untrained model."""
         self.recorder = Recorder(self.path, facts=facts, metrics=self.rows)
-        write_labels(self.path, self.data.train)
+        write_labels(self.path, self.data.train, facts.id)
         if self.watch:
             self.watch.begin(self.config, self.data, len(self.train_batches), self.epoch)
         if not self.rows:
@@ -327,8 +327,8 @@ class Trainer:
         if due or time.monotonic() >= self.state_due:
             self.state_due = time.monotonic() + STATE_EVERY
             self.recorder.write_metrics()
-            state = self._state()
-            self.recorder.do(lambda: save_state(self.path / "state.pt", state))
+            state, owner = self._state(), self.recorder.facts.id
+            self.recorder.do(lambda: save_state(self.path / "state.pt", state, owner))
 
     def _is_due(self) -> bool:
         return (self.epoch if self.unit == "epoch" else self.step) in self.kept

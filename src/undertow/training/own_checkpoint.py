@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadFile, ChangedFile
+from undertow.stored.exchanged import FOLDER, RUN
+from undertow.stored.seals import check_owner
 from undertow.stored.tensors import Header, read_header, read_tensors
 from undertow.training.facts import run_mark
 from undertow.training.schedule import Unit
@@ -24,8 +26,7 @@ from undertow.training.schedule import Unit
 if TYPE_CHECKING:
     from torch import Tensor
 
-FOLDER = "checkpoints"
-RUN, METRICS = "run", "metrics"
+METRICS = "metrics"
 
 
 def checkpoint_words(unit: Unit, at: int, row: Mapping[str, Any], run: str) -> dict[str, str]:
@@ -51,8 +52,7 @@ def checked_header(path: Path) -> Header:
     header = read_header(path, need_seal=bool(mark))
     if header.sealed:
         _check_name(path, header.words)
-        if mark and header.words.get(RUN, mark) != mark:
-            raise ChangedFile(path, "it belongs to another run")
+        check_owner(path, header.words.get(RUN, ""), mark)
     return header
 
 

@@ -31,7 +31,7 @@ from undertow.files import aside
 from undertow.stored.archives import seal_archive
 from undertow.stored.tables import METRICS, read_rows, write_table
 from undertow.stored.tensors import write_tensors
-from undertow.training.facts import RunFacts
+from undertow.training.facts import RunFacts, run_mark
 from undertow.training.own_checkpoint import checkpoint_path, checkpoint_words
 from undertow.training.schedule import Unit
 
@@ -115,7 +115,7 @@ def _number(name: str, value: object) -> float:
 def _kept_rows(path: Path) -> list[dict[str, Any]]:
     """The metrics that an earlier recorder left in the folder."""
     table = path / "metrics.parquet"
-    return read_rows(table, METRICS) if table.exists() else []
+    return read_rows(table, METRICS, owner=run_mark(path)) if table.exists() else []
 
 
 class Recorder:
@@ -170,7 +170,7 @@ class Recorder:
         if now or time.monotonic() >= self._metrics_due:
             self._metrics_due = time.monotonic() + METRICS_EVERY
             rows, path = list(self.rows), self.path / "metrics.parquet"
-            self.do(lambda: write_table(path, rows))
+            self.do(lambda: write_table(path, rows, self.facts.id))
 
     def do(self, job: Callable[[], object]) -> None:
         """Queue any other write behind those before it."""
@@ -225,8 +225,8 @@ def snapshot(model: nn.Module) -> dict[str, Tensor]:
     return copies
 
 
-def save_state(path: Path, state: dict[str, Any]) -> None:
-    """Write what a resumed run needs, readable with `weights_only=True`, and sealed."""
+def save_state(path: Path, state: dict[str, Any], owner: str = "") -> None:
+    """Write what a resumed run needs, readable with `weights_only=True`, sealed, with the mark of the run."""
     with aside(path) as part:
         with part.open("wb") as file:
             stream = _Honest(file)
@@ -236,7 +236,7 @@ def save_state(path: Path, state: dict[str, Any]) -> None:
                 if stream.failure is not None:
                     raise stream.failure from None
                 raise
-        seal_archive(part)
+        seal_archive(part, owner)
 
 
 class _Honest:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadFile, BadValue, NotThere, RunProblem, UndertowError, unknown
 from undertow.files import is_unfinished
+from undertow.stored.exchanged import check_facts
 from undertow.stored.tables import LABELS, METRICS, read_frame, read_rows
 from undertow.training.checkpoint_files import (
     Checkpoint,
@@ -121,7 +122,7 @@ class RunFolder:
         rows: dict[Any, dict[str, Any]] = {}
         table = self.path / "metrics.parquet"
         if table.exists():
-            recorded = read_rows(table, METRICS, need_seal=self._sealed)
+            recorded = read_rows(table, METRICS, need_seal=self._sealed, owner=self.facts.id)
             rows = {row[self.unit]: row for row in recorded if self.unit in row}
         lacking = [one for one in self.checkpoints if one.at not in rows]
         rows = {one.at: self._told_metrics(one) for one in lacking} | self.logs.rows | rows
@@ -165,7 +166,9 @@ class RunFolder:
     def labels(self) -> pd.DataFrame | None:
         """Training labels: index, given and (where known) true; None if nobody stored them."""
         table = self.path / "labels.parquet"
-        return read_frame(table, LABELS, need_seal=self._sealed) if table.exists() else None
+        if not table.exists():
+            return None
+        return read_frame(table, LABELS, need_seal=self._sealed, owner=self.facts.id)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} · {self._words()}>"
@@ -194,6 +197,7 @@ def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
         raise _no_run(folder)
     ours = (folder / "run.json").exists()
     facts = RunFacts.read(folder) if ours else RunFacts()
+    check_facts(folder, facts.id)
     inner = folder / "checkpoints"
     if not ours and not inner.is_dir() and (below := list_runs(folder)):
         raise NotThere(

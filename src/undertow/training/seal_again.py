@@ -2,8 +2,8 @@
 
     seal_again(Path("runs/m40"))       # the files that got a new seal
 
-What cannot be read at all is refused as ever; only the mark of change goes. A checkpoint gets the epoch or step that
-its name says, and the mark of the run that it lies in.
+What cannot be read at all is refused as ever; only the mark of change goes. A file of another run gets the mark of the
+run that it lies in, a checkpoint also the epoch or step that its name says.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from undertow.errors import UndertowError
 from undertow.files import aside
-from undertow.stored.archives import seal_archive
+from undertow.stored.archives import owner_of_archive, seal_archive
 from undertow.stored.documents import AuditDocument, Document, RunDocument
 from undertow.stored.door import (
     MOST_JSON,
@@ -27,12 +27,13 @@ from undertow.stored.door import (
     read_document,
     write_document,
 )
+from undertow.stored.exchanged import FOLDER
 from undertow.stored.seals import FIELD, seal_of, stamp
-from undertow.stored.tables import write_table
+from undertow.stored.tables import owner_of_table, write_table
 from undertow.stored.tensors import check_content, write_tensors
 from undertow.training.checkpoint_files import find_checkpoints
 from undertow.training.facts import run_mark
-from undertow.training.own_checkpoint import FOLDER, METRICS, checked_header
+from undertow.training.own_checkpoint import METRICS, checked_header
 
 TABLES = ("metrics.parquet", "labels.parquet", "probes.parquet", "audit.parquet", "suspects.parquet")
 
@@ -42,14 +43,13 @@ def seal_again(run: Path) -> list[Path]:
     done = [
         run / name for name in ("run.json",) if (run / name).exists() and _document(run / name, RunDocument)
     ]
-    done += [run / name for name in TABLES if (run / name).exists() and _table(run / name)]
-    if (run / "audit.json").exists() and _document(
-        run / "audit.json", AuditDocument, _seal_in(run / "audit.parquet")
-    ):
+    mark = run_mark(run)
+    done += [run / name for name in TABLES if (run / name).exists() and _table(run / name, mark)]
+    if (run / "audit.json").exists() and _audit(run / "audit.json", mark):
         done.append(run / "audit.json")
-    if (run / "suspects.npz").exists() and _pictures(run / "suspects.npz"):
+    if (run / "suspects.npz").exists() and _pictures(run / "suspects.npz", mark):
         done.append(run / "suspects.npz")
-    if (run / "state.pt").exists() and _archive(run / "state.pt"):
+    if (run / "state.pt").exists() and _archive(run / "state.pt", mark):
         done.append(run / "state.pt")
     if (run / FOLDER).is_dir():
         done += [
@@ -60,8 +60,12 @@ def seal_again(run: Path) -> list[Path]:
     return done
 
 
-def _seal_in(table: Path) -> dict[str, Any]:
-    return {"table": seal_of(table)} if table.exists() else {}
+def _audit(path: Path, mark: str) -> bool:
+    table, stored = path.with_name("audit.parquet"), decode(read_bytes(path, MOST_JSON), str(path))
+    change = {"table": seal_of(table)} if table.exists() else {}
+    if isinstance(stored, dict) and AuditDocument.owner in stored:
+        change[AuditDocument.owner] = mark
+    return _document(path, AuditDocument, change)
 
 
 def _document(path: Path, kind: type[Document], change: dict[str, Any] | None = None) -> bool:
@@ -78,12 +82,12 @@ def _document(path: Path, kind: type[Document], change: dict[str, Any] | None = 
     return True
 
 
-def _table(path: Path) -> bool:
+def _table(path: Path, mark: str) -> bool:
     from pyarrow import parquet
 
     before = seal_of(path)
-    if before is None:
-        write_table(path, parquet.read_table(path))
+    if before is None or owner_of_table(path) not in ("", mark):
+        write_table(path, parquet.read_table(path), mark)
         return True
     return _stamped(path, before)
 
@@ -95,28 +99,28 @@ def _stamped(path: Path, before: str) -> bool:
             return stamp(file) != before
 
 
-def _archive(path: Path) -> bool:
+def _archive(path: Path, mark: str) -> bool:
     before = seal_of(path)
-    if before is not None:
+    if before is not None and owner_of_archive(path) in ("", mark):
         return _stamped(path, before)
     with zipfile.ZipFile(path) as archive:
         archive.testzip()
     with aside(path) as part:
         part.write_bytes(path.read_bytes())
-        seal_archive(part)
+        seal_archive(part, mark)
     return True
 
 
-def _pictures(path: Path) -> bool:
+def _pictures(path: Path, mark: str) -> bool:
     with np.load(path, allow_pickle=False) as stored:
         arrays = {str(name): stored[name] for name in stored.files}
     seal = seal_of(path.with_name("suspects.parquet"))
     if str(arrays.get("table")) == seal and seal_of(path) is not None:
-        return _archive(path)
+        return _archive(path, mark)
     with aside(path) as part:
         with part.open("wb") as file:
             np.savez_compressed(file, **{**arrays, "table": np.array(seal)})  # pyright: ignore
-        seal_archive(part)
+        seal_archive(part, mark)
     return True
 
 
