@@ -83,6 +83,14 @@ class GivenFiles:
         """Whether there is something to search."""
         return bool(self.features or self.probabilities or self.labels)
 
+    @property
+    def paths(self) -> list[Path]:
+        """The files that are read."""
+        named = [_named_path(one)[1] for one in (*(self.features or ()), *(self.probabilities or ()))]
+        others = [one for one in (self.labels, self.texts, self.images) if one is not None]
+        # Nothing that is written has the ending of a picture: a folder of them may hold tables, too.
+        return [one for one in (*named, *others) if one.is_file()]
+
     def read_features(self) -> dict[str, NDArray[Any]] | None:
         """Features by name; None where there are none."""
         beside = [(path, name) for path, name in ((self.labels, "label"), (self.texts, "text")) if path]
@@ -201,8 +209,7 @@ def _read_named(
     """Arrays by name; a file with several arrays gives each its own. Columns `beside` features are left out."""
     found: dict[str, NDArray[Any]] = {}
     for part in parts:
-        name, sign, rest = part.partition("=")
-        name, path = ("", Path(part)) if not sign or Path(part).exists() else (name.strip(), Path(rest))
+        name, path = _named_path(part)
         others = {own for file, own in beside if file.resolve() == path.resolve()}
         for inner, array in _arrays(path, who, others).items():
             chosen = (name or inner or path.stem) if not (name and inner) else f"{name}.{inner}"
@@ -210,6 +217,12 @@ def _read_named(
                 raise BadValue(who, "a name of its own for each", chosen, "Write clip=a.npy,dino=b.npy.")
             found[chosen] = array
     return found
+
+
+def _named_path(part: str) -> tuple[str, Path]:
+    """The name and the file of clip=a.npy; a file may have a sign of equality in its own name."""
+    name, sign, rest = part.partition("=")
+    return ("", Path(part)) if not sign or Path(part).exists() else (name.strip(), Path(rest))
 
 
 def _arrays(path: Path, who: str, others: Set[str]) -> dict[str, NDArray[Any]]:
