@@ -68,8 +68,10 @@ def aside(path: Path) -> Generator[Path]:
 
 def place_of(path: Path) -> Path:
     """Where what is written to `path` goes, links followed; refused where something else than a file is there."""
+    place = path
     try:
-        place = Path(os.path.realpath(path)) if path.is_symlink() else path
+        if path.is_symlink():
+            place = Path(os.path.realpath(path))
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):  # nothing is there yet, or mkdir will say what is
         return place

@@ -223,12 +223,13 @@ def _apply(
     if idle or exports.any:
         flag = idle[0].replace("_", "-") if idle else "to-..."
         raise BadUsage(f"labels: --apply searches nothing, so there is nothing for --{flag}. Leave it out.")
-    from undertow.labels.reviewed import apply_review, read_review
+    from undertow.labels.reviewed import apply_review, check_samples, read_review
 
     answers = read_review(apply)
     given, opened = _given_labels(source, theirs)
     if opened is not None:
         outputs.check(exports, [apply, *files_of(opened, theirs)])
+    check_samples(apply, lambda: _mark_of(source, opened))
     done = apply_review(given, answers, str(apply))
     _labels_file(done.labels, opened).write(outputs.cleaned, () if opened else given.names)
     if json:
@@ -253,6 +254,23 @@ def _given_labels(source: Path, theirs: Theirs) -> tuple[GivenLabels, Run | None
     opened = open_given(source, theirs)
     data = load_given(opened, theirs, None) or opened.data()
     return GivenLabels(data.train.y, tuple(data.classes)), opened
+
+
+def _mark_of(source: Path, run: Run | None) -> str | None:
+    """Which inputs the labels belong to, where that is known."""
+    from undertow.training.labels_file import mark_of_file
+
+    if run is None:
+        return mark_of_file(source) if source.suffix == ".parquet" else None
+    if run.config is not None and run.config.labels is not None:
+        raise BadUsage(
+            f"labels --apply: {run.path} was trained on a part of its samples, which that file numbers as their source "
+            "does. Apply a table that `undertow labels` wrote with --out."
+        )
+    import torch
+
+    none = torch.empty(0, dtype=torch.int64)
+    return run.labels_file(none, none).inputs
 
 
 def _labels_file(found: Any, run: Run | None) -> LabelsFile:

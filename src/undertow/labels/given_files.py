@@ -27,6 +27,8 @@ PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz", ".parquet", ".csv")
 COLUMNS = (".csv", ".parquet", ".npy", ".npz", ".txt")
 """A cell of text that begins like a formula is written behind an apostrophe, as spreadsheets run it otherwise."""
+DIGITS = 15
+"""Of a whole number that can be meant: more are not exact as floats."""
 WHOLE = re.compile(r"[-+]?(0|[1-9]\d*)(\.\d*)?")
 
 
@@ -123,6 +125,20 @@ def read_label_file(path: Path, count: int | None = None) -> NDArray[Any]:
     return found if isinstance(found, np.ndarray) else as_labels(found)
 
 
+def whole_number(text: str) -> int | None:
+    """The whole number that a cell says, as 3 or as 3.0; None where it says none that can be meant."""
+    if not text.isascii() or not WHOLE.fullmatch(text):
+        return None
+    whole, _, rest = text.partition(".")
+    return int(whole) if not rest.strip("0") and len(whole) <= DIGITS else None
+
+
+def _sample_number(cell: str, path: Path) -> int:
+    if (number := whole_number(cell)) is None:
+        raise BadData(f"--labels: wanted whole numbers in column sample of {path}, got {cell[:40]}.")
+    return number
+
+
 def _placed_labels(path: Path, count: int | None) -> list[str] | None:
     """Labels of a table that says which sample each belongs to, as labels that were cleaned or reviewed do."""
     if path.suffix not in (".csv", ".parquet") or not path.is_file():
@@ -138,16 +154,17 @@ def _placed_labels(path: Path, count: int | None) -> list[str] | None:
         }
     if not {"sample", "label"} <= columns.keys() or not all(map(WHOLE.fullmatch, columns["sample"])):
         return None
-    samples = [int(float(one)) for one in columns["sample"]]
+    samples = [_sample_number(one, path) for one in columns["sample"]]
     total = max(samples, default=-1) + 1 if count is None else count
     if outside := [one for one in samples if not 0 <= one < total]:
         raise BadData(
             f"--labels: {path} has sample {outside[0]}, but there are {total} samples, 0 to {total - 1}."
         )
-    numbers, counts = np.unique(samples, return_counts=True)
+    different, counts = np.unique(samples, return_counts=True)
     if (counts > 1).any():
-        twice = numbers[counts.argmax()]
+        twice = different[counts.argmax()]
         raise BadData(f"--labels: {path} has sample {twice} more than once. Keep one row for each.")
+    check_room(8 * total, f"--labels: {path}")
     cells = [""] * total
     for sample, cell in zip(samples, columns.get("name", columns["label"]), strict=True):
         cells[sample] = cell
@@ -177,6 +194,8 @@ def read_rows(path: Path, who: str) -> tuple[list[str], list[list[str]]]:
     if not rows:
         raise BadData(f"{who}: {path} is empty. Wanted a head and one row for each sample.")
     head = [name.strip() for name in rows[0]]
+    if twice := next((name for name in head if name and head.count(name) > 1), None):
+        raise BadData(f"{who}: wanted each column of {path} once, got {twice} twice. Leave one out.")
     body = [row or [""] for row in rows[1:] if row or len(head) == 1]
     for number, row in enumerate(body, 2):
         if len(row) != len(head):
