@@ -18,7 +18,7 @@ from contextlib import suppress
 from errno import ENOSPC
 from io import TextIOWrapper
 
-from undertow.errors import UndertowError
+from undertow.errors import BadValue, UndertowError
 
 DEBUG = "--debug"
 LONGEST = 200
@@ -65,6 +65,7 @@ def _call(tokens: list[str]) -> int:
 
     from undertow.cli.app import app
 
+    check_given(tokens)
     try:
         result = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
     except MissingArgumentError as error:
@@ -74,6 +75,16 @@ def _call(tokens: list[str]) -> int:
     except CycloptsError as error:
         return _complain(str(error), 2)
     return result if isinstance(result, int) else 0
+
+
+def check_given(tokens: Sequence[str]) -> None:
+    """Refuse an empty word: as a path it would be the current folder, as a list nothing at all."""
+    before = "undertow"
+    for token in tokens:
+        flag = token[:-1] if token[:2] == "--" and token[-1:] == "=" else ""
+        if flag or not token:
+            raise BadValue(flag or before, "a value", token, "Give one, or leave it out.")
+        before = token
 
 
 def _complain(sentence: str, code: int) -> int:
