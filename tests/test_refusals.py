@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -251,3 +253,15 @@ def test_no_name_turns_what_is_printed(tmp_path: Path, capsys, letter: str):
     for text in (told.out, told.err):
         assert letter not in text
         assert f"\\u{ord(letter):04x}" in text
+
+
+def test_no_name_in_a_warning_steers_the_terminal(tmp_path: Path):
+    """Fails if a file that is passed over is named as it is."""
+    save_file(net().state_dict(), tmp_path / "epoch_1.safetensors")
+    save_file(net().state_dict(), tmp_path / "we\u202e\x1b[31mird.safetensors")
+    done = subprocess.run(
+        [sys.executable, "-m", "undertow", "show", str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    for text in (done.stdout, done.stderr):
+        assert "we\\u202e\\x1b[31mird" in text
+        assert not {"\u202e", "\x1b"} & set(text)

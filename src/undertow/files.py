@@ -63,7 +63,7 @@ def aside(path: Path) -> Generator[Path]:
     except RunProblem:
         raise
     except OSError as error:
-        raise RunProblem(f"Cannot write {path}: {error.strerror or error}. {_way_out(error)}") from error
+        raise _cannot_write(path, error) from error
 
 
 def place_of(path: Path) -> Path:
@@ -75,9 +75,10 @@ def place_of(path: Path) -> Path:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):  # nothing is there yet, or mkdir will say what is
         return place
-    except (OSError, ValueError) as error:
-        told = str(path).replace("\0", "\\0")
-        raise RunProblem(f"Cannot write {told}: {getattr(error, 'strerror', None) or error}.") from error
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    except ValueError as error:  # a zero letter
+        raise RunProblem(f"Cannot write {str(path)!r}: {error}. Name another file.") from error
     kind = next((word for test, word in _KINDS if test(found.st_mode)), "what undertow prints")
     if not stat.S_ISREG(found.st_mode) or _is_printed_to(found):
         raise RunProblem(f"Cannot write {path}: wanted a file, got {kind}. Name a file, or a new one.")
@@ -211,6 +212,10 @@ def _lock(folder: Path) -> int | None:
         raise
     os.close(opened)
     return None
+
+
+def _cannot_write(path: Path, error: OSError) -> RunProblem:
+    return RunProblem(f"Cannot write {path}: {error.strerror or error}. {_way_out(error)}")
 
 
 def _way_out(error: OSError) -> str:

@@ -17,13 +17,11 @@ from undertow.errors import BadValue
 from undertow.files import place_of
 
 CHECKPOINTS, CACHE = "checkpoints", "cache"
-KEPT = frozenset(
-    {
-        "run.json", "metrics.parquet", "labels.parquet", "trained_labels.parquet", "state.pt", "opened.json",
-        "audit.json", "audit.parquet", "probes.parquet", "suspects.parquet", "suspects.npz",
-    }
-)  # fmt: skip
-"""Files that undertow keeps in a run's folder under these names."""
+AUDIT = frozenset({"audit.json", "audit.parquet", "probes.parquet", "suspects.parquet", "suspects.npz"})
+RUN = AUDIT | {
+    "run.json", "metrics.parquet", "labels.parquet", "trained_labels.parquet", "state.pt", "opened.json"
+}  # fmt: skip
+"""Files that undertow keeps in the folder of an audit, or of a run, under these names."""
 Named = tuple[str, Path | None]
 """A flag or an argument, and the file that it names."""
 
@@ -78,13 +76,11 @@ def _why_not(place: Path, busy: list[Path], taken: dict[Path, str]) -> str:
 
 def _kept_by_run(place: Path) -> str:
     """Why a file is not to be written over: a run keeps its own there."""
-    if _is_run(place.parent) and place.name in KEPT:
+    here = place.parent
+    kept = RUN if (here / "run.json").exists() else AUDIT if (here / "audit.json").exists() else ()
+    if place.name in kept:
         return f"The run keeps its own {place.name} there."
     for above in place.parents:
-        if above.name in (CHECKPOINTS, CACHE) and _is_run(above.parent):
+        if above.name in (CHECKPOINTS, CACHE) and (above.parent / "run.json").exists():
             return f"The run keeps its {above.name} there."
     return ""
-
-
-def _is_run(folder: Path) -> bool:
-    return (folder / "run.json").exists() or (folder / "audit.json").exists()

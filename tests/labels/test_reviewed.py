@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from undertow.errors import UndertowError
+from undertow.labels.cells import as_labels
 from undertow.labels.given import read_labels
-from undertow.labels.given_files import GivenFiles, as_labels, read_label_file
+from undertow.labels.given_files import GivenFiles, read_label_file
 from undertow.labels.reviewed import apply_review, read_review
 from undertow.training.labels_file import LabelsFile
 

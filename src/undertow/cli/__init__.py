@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from io import TextIOWrapper
+from typing import Any
 
 from undertow.errors import BadValue, UndertowError
 
@@ -67,7 +69,8 @@ def _call(tokens: list[str]) -> int:
 
     check_given(tokens)
     try:
-        result = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        with _visible_warnings():
+            result = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
     except MissingArgumentError as error:
         from undertow.cli.missing import missing_words
 
@@ -75,6 +78,23 @@ def _call(tokens: list[str]) -> int:
     except CycloptsError as error:
         return _complain(str(error), 2)
     return result if isinstance(result, int) else 0
+
+
+@contextmanager
+def _visible_warnings() -> Generator[None]:
+    """Warnings name files, too: no name in them may steer the terminal."""
+    usual = warnings.formatwarning
+
+    def shown(*parts: Any, **more: Any) -> str:
+        from undertow.cli.screen import visible
+
+        return visible(usual(*parts, **more))
+
+    warnings.formatwarning = shown
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def check_given(tokens: Sequence[str]) -> None:

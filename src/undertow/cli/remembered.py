@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from undertow.cli.flags import BadUsage
-from undertow.errors import RunProblem, UndertowError
+from undertow.errors import BadFile, RunProblem, UndertowError
 from undertow.files import aside, cache_folder, write_text
 from undertow.stored.door import decode, read_bytes, speakable
 
@@ -78,6 +78,8 @@ def undoable(place: Path, told: Told) -> Generator[None]:
     """Say of what fails by what an earlier command was told that it was told so, and how to undo it."""
     try:
         yield
+    except BadFile:  # damage, which no flag does
+        raise
     except UndertowError as error:
         flags = [f"--{name} {value}" for name in UNDO if (value := getattr(told, name))]
         if not flags:

@@ -21,8 +21,8 @@ import msgspec
 from torch import Tensor
 
 from undertow.errors import BadData, unknown
+from undertow.labels.cells import WHOLE, check_file, read_rows, unreadable, whole_number
 from undertow.labels.given import GivenLabels
-from undertow.labels.given_files import WHOLE, check_file, read_rows, unreadable, whole_number
 from undertow.room import check_room
 from undertow.spreadsheets import unguarded
 from undertow.stored.door import as_kind, decode, read_bytes

@@ -200,16 +200,32 @@ def _strip_wrappers(name: str) -> str:
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
     """Put `weights` into `model`; what does not fit is named."""
     wanted = model.state_dict()
-    if lazy := next((name for name, value in wanted.items() if is_lazy(value)), None):
-        raise RunProblem(
-            f"{where}: wanted a model that is built, got one whose {lazy} has no shape yet. Call it once with samples "
-            "in the function that gives the model, or name its sizes."
-        )
+    _check_built(wanted, where)
     try:
         given = unwrap_names(weights, wanted)
     except RunProblem as error:
         raise RunProblem(f"{where}: {error}") from error
     given |= _tied(model, given)
+    problems = _misfits(wanted, given)
+    if problems:
+        more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+        raise RunProblem(
+            f"{where}: wanted the weights of {type(model).__name__}, got {'; '.join(problems[:3])}{more}. "
+            "Give the model that was trained."
+        )
+    model.load_state_dict(given)
+
+
+def _check_built(wanted: Mapping[str, Tensor], where: str) -> None:
+    if lazy := next((name for name, value in wanted.items() if is_lazy(value)), None):
+        raise RunProblem(
+            f"{where}: wanted a model that is built, got one whose {lazy} has no shape yet. Call it once with samples "
+            "in the function that gives the model, or name its sizes."
+        )
+
+
+def _misfits(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
+    """What of the weights that are given is none of those that the model has, a phrase each."""
     problems = [f"no {name}" for name in wanted if name not in given]
     problems += [f"unknown {name}" for name in given if name not in wanted]
     strange = {name: why for name in wanted if name in given and (why := _not_dense(given[name]))}
@@ -219,18 +235,11 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) ->
         for name, value in wanted.items()
         if name in given and name not in strange and given[name].shape != value.shape
     ]
-    problems += [
+    return problems + [
         f"{name} in {_dtype(given[name])} instead of {_dtype(value)}"
         for name, value in wanted.items()
         if name in given and given[name].is_floating_point() != value.is_floating_point()
     ]
-    if problems:
-        more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
-        raise RunProblem(
-            f"{where}: wanted the weights of {type(model).__name__}, got {'; '.join(problems[:3])}{more}. "
-            "Give the model that was trained."
-        )
-    model.load_state_dict(given)
 
 
 def _not_dense(value: Tensor) -> str:
