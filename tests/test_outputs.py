@@ -85,6 +85,25 @@ def test_a_link_is_kept_and_what_it_names_is_written(tmp_path: Path):
         write_text(tmp_path / "circle", "x")
 
 
+def test_links_in_a_folder_from_elsewhere_lead_nowhere(tmp_path: Path):
+    """Fails if an audit of somebody's folder writes over a file of the user's that a link in it names."""
+    (tmp_path / "mine").write_text("precious")
+    place = tmp_path / "theirs"
+    (place / "checkpoints").mkdir(parents=True)
+    (place / "run.json").write_text("{}")
+    for name in (
+        "audit.json",
+        "suspects.parquet",
+        "report.html",
+        "opened.json",
+        "checkpoints/epoch-1.safetensors",
+    ):
+        (place / name).symlink_to(tmp_path / "mine")
+        write_text(place / name, "theirs")
+        assert (place / name).read_text() == "theirs"
+        assert (tmp_path / "mine").read_text() == "precious"
+
+
 def test_the_file_that_holds_what_is_printed_is_no_output(tmp_path: Path):
     """Fails if `--csv out.txt > out.txt` loses what is printed to a file that is gone."""
     code = "from pathlib import Path; from undertow.files import write_text; write_text(Path('out.txt'), 'x')"

@@ -6,8 +6,8 @@
     with together(folder):               # one writer at a time for files that belong together
         ...
 
-A link stays a link: what it names is written. A pipe, a device or a folder is refused, and so is the file that holds
-what undertow prints.
+A link stays a link: what it names is written, but for links under names that undertow gives by itself (kept.py), which
+are replaced. A pipe, a device or a folder is refused, and so is the file that holds what undertow prints.
 
 The file is synced and renamed: a process killed at any moment leaves the old file or the new one. The hidden folder
 has a random name, not the process's number, which two containers may share. Its writer holds a lock on it, which
@@ -27,6 +27,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from undertow.errors import RunProblem
+from undertow.kept import is_own
 
 try:
     import fcntl
@@ -71,6 +72,8 @@ def place_of(path: Path) -> Path:
     place = path
     try:
         if path.is_symlink():
+            if is_own(path):
+                return path
             place = Path(os.path.realpath(path))
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):  # nothing is there yet, or mkdir will say what is

@@ -15,13 +15,8 @@ from pathlib import Path
 
 from undertow.errors import BadValue
 from undertow.files import place_of
+from undertow.kept import kept_words
 
-CHECKPOINTS, CACHE = "checkpoints", "cache"
-AUDIT = frozenset({"audit.json", "audit.parquet", "probes.parquet", "suspects.parquet", "suspects.npz"})
-RUN = AUDIT | {
-    "run.json", "metrics.parquet", "labels.parquet", "trained_labels.parquet", "state.pt", "opened.json"
-}  # fmt: skip
-"""Files that undertow keeps in the folder of an audit, or of a run, under these names."""
 Named = tuple[str, Path | None]
 """A flag or an argument, and the file that it names."""
 
@@ -60,7 +55,7 @@ def check_output_folder(who: str, name: str, folder: Path | None) -> None:
         return
     if folder.exists() and not folder.is_dir():
         raise BadValue(f"{who} {name}", "a folder", str(folder), "There is a file. Name another.")
-    if why := _kept_by_run(Path(os.path.realpath(folder)) / "any"):
+    if why := kept_words(Path(os.path.realpath(folder)) / "any"):
         raise BadValue(f"{who} {name}", "a folder of its own", str(folder), f"{why} Name another.")
 
 
@@ -71,16 +66,4 @@ def _why_not(place: Path, busy: list[Path], taken: dict[Path, str]) -> str:
         return f"This command reads the folder {inside}."
     if place in taken:
         return f"{taken[place]} writes that file too."
-    return _kept_by_run(place)
-
-
-def _kept_by_run(place: Path) -> str:
-    """Why a file is not to be written over: a run keeps its own there."""
-    here = place.parent
-    kept = RUN if (here / "run.json").exists() else AUDIT if (here / "audit.json").exists() else ()
-    if place.name in kept:
-        return f"The run keeps its own {place.name} there."
-    for above in place.parents:
-        if above.name in (CHECKPOINTS, CACHE) and (above.parent / "run.json").exists():
-            return f"The run keeps its {above.name} there."
-    return ""
+    return kept_words(place)
