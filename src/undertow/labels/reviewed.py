@@ -45,6 +45,12 @@ class Choices(msgspec.Struct):
     choices: list[str | int | float | bool]
 
 
+class Choice(msgspec.Struct):
+    """A mark in an annotation that chooses classes."""
+
+    value: Choices
+
+
 class Result(msgspec.Struct):
     """One mark in an annotation; other kinds than choices have values of other kinds."""
 
