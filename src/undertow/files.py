@@ -6,6 +6,9 @@
     with together(folder):               # one writer at a time for files that belong together
         ...
 
+A link stays a link: what it names is written, but for links under names that undertow gives by itself (kept.py), which
+are replaced. A pipe, a device or a folder is refused, and so is the file that holds what undertow prints.
+
 The file is synced and renamed: a process killed at any moment leaves the old file or the new one. The hidden folder
 has a random name, not the process's number, which two containers may share. Its writer holds a lock on it, which
 the system gives up when the writer dies: whoever writes into the same folder next removes what dead writers left,
@@ -17,12 +20,14 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from undertow.errors import RunProblem
+from undertow.kept import is_own
 
 try:
     import fcntl
@@ -42,11 +47,12 @@ _swept: set[Path] = set()
 @contextmanager
 def aside(path: Path) -> Generator[Path]:
     """A path to write to; it takes the place of `path` when the block ends well."""
+    place = place_of(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.parent not in _swept:
-            sweep(path.parent)
-        with _own_folder(path.parent) as own:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.parent not in _swept:
+            sweep(place.parent)
+        with _own_folder(place.parent) as own:
             part = own / f"file{PART}"  # not its name: whoever looks for such files must not find it here
             part.touch()
             mode = part.stat().st_mode  # as the umask has it; some writers would hide the file from others
@@ -54,11 +60,47 @@ def aside(path: Path) -> Generator[Path]:
             part.chmod(mode)
             with part.open("rb") as written:
                 os.fsync(written.fileno())
-            part.replace(path)
+            part.replace(place)
     except RunProblem:
         raise
     except OSError as error:
-        raise RunProblem(f"Cannot write {path}: {error.strerror or error}. {_way_out(error)}") from error
+        raise _cannot_write(path, error) from error
+
+
+def place_of(path: Path) -> Path:
+    """Where what is written to `path` goes, links followed; refused where something else than a file is there."""
+    place = path
+    try:
+        if path.is_symlink():
+            if is_own(path):
+                return path
+            place = Path(os.path.realpath(path))
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):  # nothing is there yet, or mkdir will say what is
+        return place
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    except ValueError as error:  # a zero letter
+        raise RunProblem(f"Cannot write {str(path)!r}: {error}. Name another file.") from error
+    kind = next((word for test, word in _KINDS if test(found.st_mode)), "what undertow prints")
+    if not stat.S_ISREG(found.st_mode) or _is_printed_to(found):
+        raise RunProblem(f"Cannot write {path}: wanted a file, got {kind}. Name a file, or a new one.")
+    return place
+
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)  # fmt: skip
+
+
+def _is_printed_to(found: os.stat_result) -> bool:
+    """Whether a file is where standard output or standard error go: putting another in its place would lose them."""
+    for stream in (1, 2):
+        with suppress(OSError):  # closed
+            if os.path.samestat(found, os.fstat(stream)):
+                return True
+    return False
 
 
 def write_text(path: Path, text: str) -> None:
@@ -173,6 +215,10 @@ def _lock(folder: Path) -> int | None:
         raise
     os.close(opened)
     return None
+
+
+def _cannot_write(path: Path, error: OSError) -> RunProblem:
+    return RunProblem(f"Cannot write {path}: {error.strerror or error}. {_way_out(error)}")
 
 
 def _way_out(error: OSError) -> str:

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from undertow.errors import UndertowError
+from undertow.labels.cells import as_labels
 from undertow.labels.given import read_labels
-from undertow.labels.given_files import GivenFiles, as_labels, read_label_file
+from undertow.labels.given_files import GivenFiles, read_label_file
 from undertow.labels.reviewed import apply_review, read_review
 from undertow.training.labels_file import LabelsFile
 
@@ -142,6 +143,22 @@ def test_what_cannot_be_meant_is_refused(tmp_path, text, message):
         (json.dumps([task(0, said("cat"), said("dog"))]), "labelled both cat and dog"),
         (json.dumps([{"data": {"text": "a"}, "annotations": [said("cat")]}]), "Review a table or tasks"),
         (json.dumps([task(0)]), "holds no answer"),
+        (json.dumps([task(0, {"result": [{"type": "choices"}]})]), "a.json: wanted"),
+        (json.dumps([task(0, {"result": [{"type": "choices", "value": None}]})]), "a.json: wanted"),
+        (json.dumps([task(0, {"result": [{"type": "choices", "value": {"choices": None}}]})]), "choices"),
+        (json.dumps([task(0, {"result": [{"type": "choices", "value": {"choices": [[1]]}}]})]), "choices"),
+        (json.dumps([task(0, {"result": ["cat"]})]), "result"),
+        (json.dumps([task(0, {"result": 5})]), "result"),
+        *(
+            (json.dumps([{"data": {"sample": 0}, "annotations": own}]), "annotations")
+            for own in (5, [5], "x")
+        ),
+        (json.dumps([{"data": {"sample": 0}, "annotations": None, "completions": 5}]), "completions"),
+        ("[" * 5000 + "]" * 5000, "nested"),
+        ('[{"sample": 0, "label": ' + "[" * 5000 + "]" * 5000 + "}]", "nested"),
+        (json.dumps([{"sample": "9" * 400, "label": "cat"}]), "wanted a sample's number"),
+        (json.dumps([{"sample": 0, "label": "9" * 400}]), "no class"),
+        (json.dumps([{"sample": 0, "label": {"choices": 5}}]), "no class"),
     ],
 )
 def test_exports_that_cannot_be_meant_are_refused(tmp_path, text, message):
@@ -149,6 +166,31 @@ def test_exports_that_cannot_be_meant_are_refused(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(UndertowError, match=message):
         reviewed(path)
+
+
+def test_other_marks_than_choices_may_be_of_any_form(tmp_path):
+    """Fails if a rating, a text or a relation beside the choice is taken for a malformed export."""
+    path = tmp_path / "a.json"
+    beside = [{"type": "rating", "value": {"rating": 3}}, {"type": "relation", "from_id": 1}, {"id": 3}]
+    path.write_text(json.dumps([task(0, {**said("dog"), "result": [*beside, *said("dog")["result"]]})]))
+    assert reviewed(path).changed == (0,)
+
+
+@pytest.mark.parametrize("text", ["sample,label,label\n0,cat,dog\n", "label,label\ncat,dog\n"])
+def test_a_column_that_is_there_twice_is_refused(tmp_path, text):
+    """Fails if one of two columns called label is taken without a word."""
+    (tmp_path / "a.csv").write_text(text)
+    for read in (read_review, read_label_file, LabelsFile.read):
+        with pytest.raises(UndertowError, match="once, got label twice"):
+            read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("sample", ["1.5", "9" * 400, "999999999999999"])
+def test_numbers_of_samples_that_cannot_be_meant(tmp_path, sample):
+    """Fails if 1.5 is sample 1, or a list of a million gigabytes is made."""
+    (tmp_path / "a.csv").write_text(f"sample,label\n0,cat\n{sample},dog\n")
+    with pytest.raises(UndertowError, match=r"a\.csv"):
+        read_label_file(tmp_path / "a.csv")
 
 
 def test_a_review_can_be_applied_twice(tmp_path):

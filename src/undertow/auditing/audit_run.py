@@ -41,6 +41,7 @@ from undertow.auditing.settings import LENSES, AuditConfig, name_of
 from undertow.errors import BadData, BadValue, UndertowError
 from undertow.features.layers import INPUT
 from undertow.latent.settings import check_probes
+from undertow.outputs import as_path, check_output_folder
 from undertow.richness.run_richness import RichnessLens
 from undertow.session.checkpoints import thinned
 from undertow.session.gauge import Gauge
@@ -91,6 +92,8 @@ def audit(
         progress: is told how the work goes; True shows a bar, False nothing.
         settings: fields of `AuditConfig`.
     """
+    if out is not None:
+        check_output_folder("audit", "out", as_path(out, "audit"))
     chosen = (config or AuditConfig.of(**settings)).thinned()
     check_probes(chosen.probes, chosen.fits)
     if isinstance(run, Session) and chosen.quick:

@@ -59,6 +59,8 @@ def find_lens(named: object, known: Sequence[str]) -> str | Lens:
     module, _, name = named.partition(":")
     if not name:
         raise unknown("lens", named, known)
+    if not all(part.isidentifier() for part in (*module.split("."), name)):
+        raise BadValue("lenses", "package.module:function", named)
     try:
         return cast("Lens", getattr(import_module(module), name))
     except (ImportError, AttributeError) as error:

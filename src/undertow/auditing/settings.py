@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from undertow.errors import BadValue, unknown
 from undertow.session.settings import Labels, SessionConfig
+from undertow.sizes import check_whole
 
 LENSES = ("latent", "richness", "temporal", "repair", "labels")
 SITUATIONS: dict[Labels, str] = {
@@ -50,11 +51,15 @@ class AuditConfig(SessionConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.full and self.quick:
+            raise BadValue("audit", "one of full and quick", "both")
+        if not self.lenses:
+            raise BadValue("lenses", f"at least one of {', '.join(LENSES)}", "none")
         for name in self.lenses:
             if isinstance(name, str) and name not in LENSES and ":" not in name:
                 raise unknown("lens", name, LENSES)
-        if self.matrix_checkpoints < 2 or self.matrix_samples < 2:
-            raise BadValue("matrix_checkpoints and matrix_samples", "2 or more", "less")
+        check_whole("matrix_checkpoints", self.matrix_checkpoints, 2)
+        check_whole("matrix_samples", self.matrix_samples, 2)
 
     def thinned(self) -> AuditConfig:
         """With the limits of a quick audit, if it is one."""

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from io import TextIOWrapper
+from typing import Any
 
-from undertow.errors import UndertowError
+from undertow.errors import BadValue, UndertowError
 
 DEBUG = "--debug"
 LONGEST = 200
@@ -65,8 +67,10 @@ def _call(tokens: list[str]) -> int:
 
     from undertow.cli.app import app
 
+    check_given(tokens)
     try:
-        result = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        with _visible_warnings():
+            result = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
     except MissingArgumentError as error:
         from undertow.cli.missing import missing_words
 
@@ -74,6 +78,33 @@ def _call(tokens: list[str]) -> int:
     except CycloptsError as error:
         return _complain(str(error), 2)
     return result if isinstance(result, int) else 0
+
+
+@contextmanager
+def _visible_warnings() -> Generator[None]:
+    """Warnings name files, too: no name in them may steer the terminal."""
+    usual = warnings.formatwarning
+
+    def shown(*parts: Any, **more: Any) -> str:
+        from undertow.cli.screen import visible
+
+        return visible(usual(*parts, **more))
+
+    warnings.formatwarning = shown
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
+
+
+def check_given(tokens: Sequence[str]) -> None:
+    """Refuse an empty word: as a path it would be the current folder, as a list nothing at all."""
+    before = "undertow"
+    for token in tokens:
+        flag = token[:-1] if token[:2] == "--" and token[-1:] == "=" else ""
+        if flag or not token:
+            raise BadValue(flag or before, "a value", token, "Give one, or leave it out.")
+        before = token
 
 
 def _complain(sentence: str, code: int) -> int:

@@ -13,15 +13,17 @@ from rich.text import Text
 
 from undertow.auditing.settings import LENSES, AuditConfig
 from undertow.cli.flags import FLAGS
-from undertow.cli.given_run import Theirs, load_given, open_given
+from undertow.cli.given_run import Theirs, files_of, load_given, open_given
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, print_json
+from undertow.outputs import check_output_folder, check_outputs
 from undertow.spreadsheets import write_csv
 from undertow.words import MARKS, meaning_of
 
 if TYPE_CHECKING:
     from undertow.auditing import Audit
     from undertow.auditing.measures import Condition
+    from undertow.training.run import Run
 
 FAILED = 3
 """The exit code where a condition of --fail-if holds."""
@@ -63,7 +65,8 @@ def audit(
     own = any(one not in LENSES for one in config.lenses)
     conditions = [parse_condition(text, own=own) for text in fail_if or ()]
     opened = open_given(run, theirs)
-    given = load_given(opened, theirs.data, config.scaling)
+    _check_outputs(opened, theirs, out, csv, report=report)
+    given = load_given(opened, theirs, config.scaling)
     found = work(opened, given, config=config, out=out, progress=ProgressBar(quiet=json))
     kept = _kept(found, report=report, csv=csv)
     failed = [one for one in conditions if one.holds(found.measures)]
@@ -75,6 +78,14 @@ def audit(
         screen.print(f"Written: {', '.join(map(str, kept))}", markup=False)
     _tell(failed, found)
     return FAILED if failed else 0
+
+
+def _check_outputs(opened: Run, theirs: Theirs, out: Path | None, csv: Path | None, *, report: bool) -> None:
+    """Whatever cannot be written is said before anything is measured."""
+    check_output_folder("audit", "--out", out)
+    place = out or opened.path
+    own = [place / name for name in ("audit.parquet", "audit.json", *["report.html"] * report)]
+    check_outputs("audit", [("--csv", csv)], used=[*own, *files_of(opened, theirs)])
 
 
 def facts_of(found: Audit) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def _from_run(path: Path, theirs: Theirs) -> tuple[nn.Module, SampleInputs]:
 
     run = open_given(path, theirs)
     try:
-        found = load_given(run, theirs.data, None) or run.data()
+        found = load_given(run, theirs, None) or run.data()
     except NotThere:
         return run.model(), _noise(_shape_of(run), bool((run.facts.model or {}).get("vocabulary")))
     scaling = run.facts.data["scaling"] if run.facts.data else found.scaling

@@ -1,18 +1,20 @@
 """The run that a command was given, ours or anyone's, with its model and its data.
 
     opened = open_given(run, theirs)                       # model and data must be known
-    data = load_given(opened, theirs.data, theirs.scaling)     # None where none was given: the run's own
+    check_outputs("audit", [("--csv", csv)], used=files_of(opened, theirs))
+    data = load_given(opened, theirs, scaling)             # None where none was given: the run's own
 
 A run of undertow says how its model is built, what it was trained on and how its inputs were scaled. Other
-checkpoints do not; what --model and --data say of them is remembered (remembered.py). Own files of floats are fed as
-they are, bytes as pixels from 0 to 1, undertow's named sets as undertow scales them. `--scaling` changes that, and
-the data's note says which it was.
+checkpoints do not; what --model and --data say of them is remembered (remembered.py) once the last checkpoint has
+loaded with it. Own files of floats are fed as they are, bytes as pixels from 0 to 1, undertow's named sets as undertow
+scales them. `--scaling` changes that, and the data's note says which it was.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +22,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
 from undertow.cli.flags import BadUsage
-from undertow.cli.remembered import recall, remember, whole
+from undertow.cli.remembered import Told, recall, remember, undoable, whole
 from undertow.data.catalogue import DATA
 from undertow.errors import BadValue, NotThere, unknown
 
@@ -67,19 +69,31 @@ def open_given(path: Path, theirs: Theirs) -> Run:
     told = recall(opened.path)
     if told.revisions and not theirs.revisions and str(path).startswith(HUB):
         opened = open_run(path, revisions=told.revisions)
-    place = theirs.model or told.model
-    if place is not None:
-        factory = import_factory(place, None if theirs.model else told.folder)
-        opened = replace(opened, factory=factory)
+    if theirs.model is not None:
+        opened = replace(opened, factory=import_factory(theirs.model))
+    else:
+        opened = _with_told_model(opened, told)
     opened = replace(opened, average=(theirs.weights or told.weights) == "ema")
     known = {"model": opened.factory, "data": theirs.data or told.data or opened.facts.data}
     if missing := [NEEDED[name] for name, found in known.items() if found is None]:
         raise BadUsage(f"{path} does not say enough about its checkpoints. Add {' and '.join(missing)}.")
-    if theirs.model or theirs.weights or theirs.revisions:
-        own = {"weights": theirs.weights or told.weights, "revisions": theirs.revisions or told.revisions}
-        new = replace(told, model=place, **own)
-        remember(opened.path, replace(new, folder=str(Path.cwd()) if theirs.model else told.folder))
     return opened
+
+
+def _with_told_model(opened: Run, told: Told) -> Run:
+    """The run with the model that an earlier command was told of; run.json knows better where it says how."""
+    if told.model is None or opened.facts.model:
+        return opened
+    with undoable(opened.path, told):
+        return replace(opened, factory=import_factory(told.model, told.folder))
+
+
+def files_of(opened: Run, theirs: Theirs) -> list[Path]:
+    """The files and folders that a command on a run reads: no output may take their place."""
+    own = opened.config
+    read = [theirs.data or recall(opened.path).data, own and own.data]
+    there = [Path(one) for one in read if one and one.partition(":")[0] not in DATA and Path(one).exists()]
+    return [*(one.path for one in opened.checkpoints), *there]
 
 
 def check_folder(path: Path) -> None:
@@ -128,10 +142,7 @@ def open_remembered(path: Path) -> Run:
 
     check_folder(path)
     opened = open_run(path)
-    told = recall(opened.path)
-    if opened.factory is not None or told.model is None:
-        return opened
-    return replace(opened, factory=import_factory(told.model, told.folder))
+    return opened if opened.factory is not None else _with_told_model(opened, recall(opened.path))
 
 
 def is_given_run(source: str) -> bool:
@@ -174,28 +185,47 @@ def _module_of(file: Path) -> str:
     return file.stem
 
 
-def load_given(run: Run, source: str | None, scaling: str | None) -> DataSet | None:
-    """The data called `source`, scaled for the model of `run`; None where none was given."""
+def load_given(run: Run, theirs: Theirs, scaling: str | None) -> DataSet | None:
+    """The data that was given, now or before, scaled for the model of `run`; None where the run has its own.
+
+    What was given is remembered here, once the weights of the last checkpoint have loaded with it.
+    """
     from undertow.data.inputs import find_scaling
     from undertow.data.load import load_data
-    from undertow.session.scalings import likeliest_scaling
 
-    told = recall(run.path)
-    if source is None and run.facts.data is None:
+    told, source, says_itself = recall(run.path), theirs.data, run.facts.data is not None
+    if source is None and not says_itself:
         source, scaling = told.data, scaling or told.scaling
     if scaling is not None:
         find_scaling(scaling)
         _check_free(run, source)
-    if source is None:
-        return None
-    data = load_data(source)
-    if run.facts.data is None:
-        remember(run.path, replace(told, data=whole(source), scaling=scaling))
-    if run.facts.data is not None:
-        return data
+    now = _told_now(run, told, theirs, None if says_itself else (source, scaling))
+    with undoable(run.path, now) if theirs == Theirs() else nullcontext():
+        data = None if source is None else load_data(source)
+        if now == Told():
+            return data
+        model = run.model()
+    remember(run.path, now)
+    return data if data is None or says_itself else _scaled(run, model, data, str(source), scaling)
+
+
+def _told_now(run: Run, told: Told, theirs: Theirs, data: tuple[str | None, str | None] | None) -> Told:
+    """What was said of the run, with what is said now; where run.json builds the model it needs no other."""
+    now = replace(told, weights=theirs.weights or told.weights, revisions=theirs.revisions or told.revisions)
+    if run.facts.model:
+        now = replace(now, model=None, folder=None)
+    elif theirs.model:
+        now = replace(now, model=theirs.model, folder=str(Path.cwd()))
+    return now if data is None else replace(now, data=whole(data[0]), scaling=data[1])
+
+
+def _scaled(run: Run, model: nn.Module, data: DataSet, source: str, scaling: str | None) -> DataSet:
+    """The data with the scaling that was said, or else the likeliest; its note says which."""
+    from undertow.session.scalings import likeliest_scaling
+
     scaling = scaling or run.scaling
     plain = data.scaling if source.partition(":")[0] in DATA else _plain(data)
-    likely = None if scaling else likeliest_scaling(run.model(), data.train.x, data.train.y, plain)
+    likely = None if scaling else likeliest_scaling(model, data.train.x, data.train.y, plain)
     chosen = scaling or (plain if likely is None else likely.name)
     why = "" if likely is None else likely.words or "if it was trained on others, say so with --scaling"
     hint = f": {why}" if why else ""

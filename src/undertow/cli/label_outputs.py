@@ -5,7 +5,7 @@ Annotations here are types, not text: the command reads them.
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING
 
 from undertow.cli.flags import BadUsage
 from undertow.errors import BadValue
+from undertow.labels.exports import Exports
 from undertow.labels.given_files import Shown
 from undertow.labels.settings import CleanWay
+from undertow.outputs import Named, check_output_folder, check_outputs
 
 if TYPE_CHECKING:
     from undertow.labels.findings import LabelErrors
     from undertow.training.run import Run
+
+
+FILES = ("suspects.parquet", "suspects.npz", "audit.json")
+"""What a search keeps beside its report."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +49,20 @@ class Outputs:
     pred_probs: Path | None = None
     """Write class probabilities (samples, classes) to this .npy file, as cleanlab reads them."""
 
-    def check(self) -> None:
-        """What is wrong is said before anything is computed."""
+    @property
+    def named(self) -> list[Named]:
+        """The files that will be written, by the flags that ask for them."""
+        return [("--out", self.out), ("--cleaned", self.cleaned), ("--pred-probs", self.pred_probs)]
+
+    def check(self, exports: Exports, used: Sequence[Path] = ()) -> None:
+        """What is wrong is said before anything is computed; `used` are the files that are read."""
+        self._check_flags()
+        check_output_folder("labels", "--report", self.report)
+        own = () if self.report is None else (*FILES, "report.html")
+        beside = [(self.report or Path()) / name for name in own]
+        check_outputs("labels", [*self.named, *exports.named], used=[*used, *beside])
+
+    def _check_flags(self) -> None:
         if self.top < 0:
             raise BadValue("labels --top", "0 or more", self.top)
         if self.clean is not None and self.cleaned is None:
@@ -55,8 +73,6 @@ class Outputs:
             if path is not None and path.suffix not in endings:
                 flag = name.replace("_", "-")
                 raise BadValue(f"labels --{flag}", f"a {' or '.join(endings)} file", str(path))
-        if self.report is not None and self.report.is_file():
-            raise BadValue("labels --report", "a folder", str(self.report), "For example --report found.")
         if self.report is not None and any(
             (self.report / name).exists() for name in ("run.json", "audit.parquet")
         ):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from undertow.cli.flags import FLAGS, BadUsage
-from undertow.cli.given_run import Theirs, load_given, open_given
+from undertow.cli.given_run import Theirs, files_of, load_given, open_given
 from undertow.cli.label_outputs import Outputs
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import belief, console, counted, print_json, table, thousands
@@ -72,7 +72,8 @@ def labels(
         theirs: What other programs' checkpoints do not say.
         json: Print one JSON object.
     """
-    outputs.check()
+    reviewed = [apply] if apply is not None else []
+    outputs.check(exports, [*files.paths, *reviewed, *([run] if run and run.is_file() else [])])
     if apply is not None:
         _apply(apply, run, files, outputs, exports, theirs, json)
         return
@@ -84,7 +85,7 @@ def labels(
     searched = (
         _search_files(files, config, json)
         if run is None
-        else _search_run(run, files, theirs, config, outputs, json, choose=choose)
+        else _search_run(run, files, theirs, config, outputs, exports, json, choose=choose)
     )
     found, opened, shown = searched.found, searched.run, searched.shown
     written = _written(searched, outputs, exports, str(files.labels))
@@ -148,7 +149,7 @@ def _cost_of_run(run: Path, theirs: Theirs, config: SearchFlags) -> SearchCost:
     from undertow.session.session import Session
 
     opened = open_given(run, theirs)
-    samples = load_given(opened, theirs.data, config.scaling) or opened.data()
+    samples = load_given(opened, theirs, config.scaling) or opened.data()
     return LabelSearch(Session(opened, samples, config=search_config(config)), config).cost()
 
 
@@ -165,7 +166,8 @@ def _search_files(files: GivenFiles, config: SearchFlags, quiet: bool) -> Search
 
 
 def _search_run(
-    run: Path, files: GivenFiles, theirs: Theirs, config: SearchFlags, outputs: Outputs, quiet: bool, *, choose: bool
+    run: Path, files: GivenFiles, theirs: Theirs, config: SearchFlags, outputs: Outputs, exports: Exports, quiet: bool,
+    *, choose: bool,
 ) -> Searched:  # fmt: skip
     from undertow.cli.chosen import recommend
     from undertow.labels.choice import choose_checkpoint
@@ -174,7 +176,8 @@ def _search_run(
     from undertow.session.session import Session
 
     opened = open_given(run, theirs)
-    samples = load_given(opened, theirs.data, config.scaling) or opened.data()
+    outputs.check(exports, [*files.paths, *files_of(opened, theirs)])
+    samples = load_given(opened, theirs, config.scaling) or opened.data()
     if samples.note and not quiet:
         console().print(f"Note: {samples.note}", markup=False)
     shown = files.read_shown(len(samples.train))
@@ -221,10 +224,13 @@ def _apply(
     if idle or exports.any:
         flag = idle[0].replace("_", "-") if idle else "to-..."
         raise BadUsage(f"labels: --apply searches nothing, so there is nothing for --{flag}. Leave it out.")
-    from undertow.labels.reviewed import apply_review, read_review
+    from undertow.labels.reviewed import apply_review, check_samples, read_review
 
     answers = read_review(apply)
     given, opened = _given_labels(source, theirs)
+    if opened is not None:
+        outputs.check(exports, [apply, *files_of(opened, theirs)])
+    check_samples(apply, lambda: _mark_of(source, opened))
     done = apply_review(given, answers, str(apply))
     _labels_file(done.labels, opened).write(outputs.cleaned, () if opened else given.names)
     if json:
@@ -247,8 +253,25 @@ def _given_labels(source: Path, theirs: Theirs) -> tuple[GivenLabels, Run | None
     if not source.is_dir():
         return read_labels(read_label_file(source)), None
     opened = open_given(source, theirs)
-    data = load_given(opened, theirs.data, None) or opened.data()
+    data = load_given(opened, theirs, None) or opened.data()
     return GivenLabels(data.train.y, tuple(data.classes)), opened
+
+
+def _mark_of(source: Path, run: Run | None) -> str | None:
+    """Which inputs the labels belong to, where that is known."""
+    from undertow.training.labels_file import mark_of_file
+
+    if run is None:
+        return mark_of_file(source) if source.suffix == ".parquet" else None
+    if run.config is not None and run.config.labels is not None:
+        raise BadUsage(
+            f"labels --apply: {run.path} was trained on a part of its samples, which that file numbers as their source "
+            "does. Apply a table that `undertow labels` wrote with --out."
+        )
+    import torch
+
+    none = torch.empty(0, dtype=torch.int64)
+    return run.labels_file(none, none).inputs
 
 
 def _labels_file(found: Any, run: Run | None) -> LabelsFile:

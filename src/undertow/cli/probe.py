@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from undertow.cli.flags import FLAGS
-from undertow.cli.given_run import Theirs, load_given, open_given
+from undertow.cli.given_run import Theirs, files_of, load_given, open_given
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, percent, print_json, table, thousands
 from undertow.latent.settings import GridConfig
+from undertow.outputs import check_outputs
 from undertow.spreadsheets import write_csv
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def probe(
     from undertow.latent.grid import probe_grid
 
     opened = open_given(run, theirs)
-    given = load_given(opened, theirs.data, config.scaling)
+    check_outputs("probe", [("--csv", csv)], used=files_of(opened, theirs))
+    given = load_given(opened, theirs, config.scaling)
     if given is not None and given.note and not json:
         console().print(f"Note: {given.note}", markup=False)
     found = probe_grid(opened, given, config=config, progress=ProgressBar(quiet=json))

@@ -1,7 +1,7 @@
 """What commands were told of somebody's checkpoints, kept in their folder: the next command needs no flags.
 
     told = recall(run)                            # Told(model="mynet:build", data="/data/mine.npz", ...)
-    remember(run, Told(model=..., data=...))      # opened.json, after the model and the data were found
+    remember(run, Told(model=..., data=...))      # opened.json, after weights and data have loaded
 
 Flags that are given again count, and are remembered in their place. A model is code, so a folder that came from
 elsewhere must not name one: the file carries a signature made with a key of this user (in undertow's cache folder), and
@@ -13,16 +13,24 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
 
-from undertow.errors import RunProblem
+from undertow.cli.flags import BadUsage
+from undertow.errors import BadFile, RunProblem, UndertowError
 from undertow.files import aside, cache_folder, write_text
 from undertow.stored.door import decode, read_bytes, speakable
 
 FILE, KEY, SIGNED = "opened.json", "key", "signed"
+UNDO = {
+    "model": "another --model", "data": "other --data", "scaling": "another --scaling", "weights": "--weights own",
+    "revisions": "other --revisions",
+}  # fmt: skip
+"""What takes back a flag that is remembered."""
 MOST = 1 << 20
 """Bytes of such a file that can be meant."""
 
@@ -63,6 +71,23 @@ def remember(place: Path, told: Told) -> None:
         write_text(place / FILE, msgspec.json.format(msgspec.json.encode(signed), indent=2).decode() + "\n")
     except (OSError, RunProblem):
         return  # a folder of others: the flags must be given again
+
+
+@contextmanager
+def undoable(place: Path, told: Told) -> Generator[None]:
+    """Say of what fails by what an earlier command was told that it was told so, and how to undo it."""
+    try:
+        yield
+    except BadFile:  # damage, which no flag does
+        raise
+    except UndertowError as error:
+        flags = [f"--{name} {value}" for name in UNDO if (value := getattr(told, name))]
+        if not flags:
+            raise
+        ways = " and ".join(UNDO[name] for name in UNDO if getattr(told, name))
+        raise BadUsage(
+            f"{error} An earlier command was told {' '.join(flags)}: give {ways}, or delete {place / FILE}."
+        ) from error
 
 
 def whole(source: str | None) -> str | None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from undertow.cli.flags import FLAGS
-from undertow.cli.given_run import Theirs, load_given, open_given
+from undertow.cli.given_run import Theirs, files_of, load_given, open_given
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, print_json
+from undertow.outputs import check_outputs
 from undertow.repairing.settings import RepairConfig
 
 if TYPE_CHECKING:
@@ -39,13 +40,16 @@ def repair(
         onnx: Write the repaired model to this ONNX file too.
         json: Print one JSON object.
     """
+    from undertow.repairing.export import pair_of
     from undertow.repairing.repair_model import repair as mend
 
     opened = open_given(run, theirs)
+    pair = [("--out", one) for one in pair_of(out)]
+    check_outputs("repair", [*pair, ("--onnx", onnx)], used=files_of(opened, theirs))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="repair: cannot tell")  # printed below, with the rest
         fixed = mend(
-            opened, load_given(opened, theirs.data, config.scaling), checkpoint=checkpoint, config=config,
+            opened, load_given(opened, theirs, config.scaling), checkpoint=checkpoint, config=config,
             progress=ProgressBar(quiet=json),
         )  # fmt: skip
     written = _write(fixed, out, onnx) if fixed.accepted else []

@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_TURNS = re.compile(r"[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What ends a line or turns the direction in which the rest of it is shown."""
 WIDE = 200
 """Columns of a pipe or a file, where nothing needs to wrap."""
 
@@ -40,7 +42,8 @@ class Screen(Console):
 def visible(text: str) -> str:
     """The text with control characters and half letters spelt out; lines and tabs stay."""
     plain = text.encode("utf-8", "backslashreplace").decode()
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", plain)
+    plain = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", plain)
+    return _TURNS.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
 
 
 def console() -> Console:

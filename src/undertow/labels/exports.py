@@ -25,6 +25,7 @@ from undertow.errors import BadValue
 from undertow.files import aside, write_text
 from undertow.labels.given_files import Shown
 from undertow.labels.thumbnails import thumbnails
+from undertow.outputs import Named, check_outputs
 from undertow.pictures import png_address
 from undertow.spreadsheets import write_csv
 from undertow.stored.tables import write_table as write_sealed
@@ -72,8 +73,16 @@ class Exports:
         """Whether something is to be written."""
         return any(getattr(self, own.name) is not None for own in fields(self))
 
+    @property
+    def named(self) -> list[Named]:
+        """The files that will be written, by the flags that ask for them."""
+        files: list[Named] = [(f"--{name.replace('_', '-')}", getattr(self, name)) for name in ENDINGS]
+        interface = None if self.to_labelstudio is None else self.to_labelstudio.with_suffix(".xml")
+        return [*files, ("--to-labelstudio", interface)]
+
     def write(self, found: "LabelErrors", shown: Shown = NOTHING) -> list[Path]:
         """Write what was asked for; the files written."""
+        check_outputs("labels", self.named)
         written: list[Path] = []
         if self.to_cleanlab is not None:
             written += [save_table(cleanlab_table(found, shown), self.to_cleanlab)]

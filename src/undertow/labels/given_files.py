@@ -9,7 +9,6 @@ samples that are not listed have none. In a csv or txt file an empty cell and na
 of classes. One table may hold features, label and text.
 """
 
-import csv
 import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
@@ -19,15 +18,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.errors import BadData, BadValue, NotThere, unknown
+from undertow.errors import BadData, BadValue, unknown
+from undertow.labels.cells import WHOLE, as_labels, check_file, read_rows, unreadable, whole_number
 from undertow.room import check_room
-from undertow.spreadsheets import unguarded
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz", ".parquet", ".csv")
 COLUMNS = (".csv", ".parquet", ".npy", ".npz", ".txt")
 """A cell of text that begins like a formula is written behind an apostrophe, as spreadsheets run it otherwise."""
-WHOLE = re.compile(r"[-+]?(0|[1-9]\d*)(\.\d*)?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +81,14 @@ class GivenFiles:
         """Whether there is something to search."""
         return bool(self.features or self.probabilities or self.labels)
 
+    @property
+    def paths(self) -> list[Path]:
+        """The files that are read."""
+        named = [_named_path(one)[1] for one in (*(self.features or ()), *(self.probabilities or ()))]
+        others = [one for one in (self.labels, self.texts, self.images) if one is not None]
+        # Nothing that is written has the ending of a picture: a folder of them may hold tables, too.
+        return [one for one in (*named, *others) if one.is_file()]
+
     def read_features(self) -> dict[str, NDArray[Any]] | None:
         """Features by name; None where there are none."""
         beside = [(path, name) for path, name in ((self.labels, "label"), (self.texts, "text")) if path]
@@ -115,84 +121,44 @@ def read_label_file(path: Path, count: int | None = None) -> NDArray[Any]:
     return found if isinstance(found, np.ndarray) else as_labels(found)
 
 
+def _text_columns(path: Path) -> dict[str, list[str]]:
+    """The columns of a table as texts, those that place labels where it is no csv."""
+    if path.suffix == ".csv":
+        head, body = read_rows(path, "--labels")
+        return {name: [row[at] for row in body] for at, name in enumerate(head)}
+    table = _parquet(path, "--labels")
+    kept = [name for name in ("sample", "label", "name") if name in table]
+    return {name: ["" if one is None or one != one else str(one) for one in table[name]] for name in kept}
+
+
+def _sample_number(cell: str, path: Path) -> int:
+    if (number := whole_number(cell)) is None:
+        raise BadData(f"--labels: wanted whole numbers in column sample of {path}, got {cell[:40]}.")
+    return number
+
+
 def _placed_labels(path: Path, count: int | None) -> list[str] | None:
     """Labels of a table that says which sample each belongs to, as labels that were cleaned or reviewed do."""
     if path.suffix not in (".csv", ".parquet") or not path.is_file():
         return None
-    if path.suffix == ".csv":
-        head, body = read_rows(path, "--labels")
-        columns: dict[str, list[str]] = {name: [row[at] for row in body] for at, name in enumerate(head)}
-    else:
-        table = _parquet(path, "--labels")
-        kept = [name for name in ("sample", "label", "name") if name in table]
-        columns = {
-            name: ["" if one is None or one != one else str(one) for one in table[name]] for name in kept
-        }
+    columns = _text_columns(path)
     if not {"sample", "label"} <= columns.keys() or not all(map(WHOLE.fullmatch, columns["sample"])):
         return None
-    samples = [int(float(one)) for one in columns["sample"]]
+    samples = [_sample_number(one, path) for one in columns["sample"]]
     total = max(samples, default=-1) + 1 if count is None else count
     if outside := [one for one in samples if not 0 <= one < total]:
         raise BadData(
             f"--labels: {path} has sample {outside[0]}, but there are {total} samples, 0 to {total - 1}."
         )
-    numbers, counts = np.unique(samples, return_counts=True)
+    different, counts = np.unique(samples, return_counts=True)
     if (counts > 1).any():
-        twice = numbers[counts.argmax()]
+        twice = different[counts.argmax()]
         raise BadData(f"--labels: {path} has sample {twice} more than once. Keep one row for each.")
+    check_room(8 * total, f"--labels: {path}")
     cells = [""] * total
     for sample, cell in zip(samples, columns.get("name", columns["label"]), strict=True):
         cells[sample] = cell
     return cells
-
-
-def as_labels(cells: Sequence[str]) -> NDArray[Any]:
-    """Cells of a text file as numbers where all are, else as names; None where one is missing."""
-    texts = [unguarded(cell.strip()) for cell in cells]
-    known = [None if text.lower() in ("", "nan") else text for text in texts]
-    if all(text is None or WHOLE.fullmatch(text) for text in known):
-        return np.array([-1.0 if text is None else float(text) for text in known])
-    return np.array(known, dtype=object)
-
-
-def read_rows(path: Path, who: str) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of a csv file, all as text; a blank line is an empty cell of the only column."""
-    check_file(path, who, (".csv",))
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            first = stream.readline()
-            stream.seek(0)
-            split = max(",;\t", key=first.count)
-            rows = list(csv.reader(stream, delimiter=split))
-    except (csv.Error, UnicodeDecodeError, OSError) as error:
-        raise unreadable(path, who, "a csv file in UTF-8", error) from error
-    if not rows:
-        raise BadData(f"{who}: {path} is empty. Wanted a head and one row for each sample.")
-    head = [name.strip() for name in rows[0]]
-    body = [row or [""] for row in rows[1:] if row or len(head) == 1]
-    for number, row in enumerate(body, 2):
-        if len(row) != len(head):
-            raise BadData(
-                f"{who}: wanted {len(head)} cells in each row of {path}, got {len(row)} in row {number}. Put texts "
-                "with commas in quotes."
-            )
-    return head, body
-
-
-def check_file(path: Path, who: str, endings: Sequence[str]) -> None:
-    """Refuse what is not there or is of another kind."""
-    if path.suffix not in endings:
-        raise BadValue(who, f"a {' or '.join(endings)} file", str(path))
-    if not path.is_file():
-        raise NotThere(
-            f"{who}: there is no file {path}. Wanted a {' or '.join(endings)} file; check its path."
-        )
-
-
-def unreadable(path: Path, who: str, what: str, error: Exception) -> BadData:
-    """The error for a file that is there and is not what its name says."""
-    reason = (str(error).splitlines() or ["damaged"])[0]
-    return BadData(f"{who}: wanted {what}, but {path} cannot be read as one ({reason}).")
 
 
 def _read_named(
@@ -201,8 +167,7 @@ def _read_named(
     """Arrays by name; a file with several arrays gives each its own. Columns `beside` features are left out."""
     found: dict[str, NDArray[Any]] = {}
     for part in parts:
-        name, sign, rest = part.partition("=")
-        name, path = ("", Path(part)) if not sign or Path(part).exists() else (name.strip(), Path(rest))
+        name, path = _named_path(part)
         others = {own for file, own in beside if file.resolve() == path.resolve()}
         for inner, array in _arrays(path, who, others).items():
             chosen = (name or inner or path.stem) if not (name and inner) else f"{name}.{inner}"
@@ -210,6 +175,12 @@ def _read_named(
                 raise BadValue(who, "a name of its own for each", chosen, "Write clip=a.npy,dino=b.npy.")
             found[chosen] = array
     return found
+
+
+def _named_path(part: str) -> tuple[str, Path]:
+    """The name and the file of clip=a.npy; a file may have a sign of equality in its own name."""
+    name, sign, rest = part.partition("=")
+    return ("", Path(part)) if not sign or Path(part).exists() else (name.strip(), Path(rest))
 
 
 def _arrays(path: Path, who: str, others: Set[str]) -> dict[str, NDArray[Any]]:

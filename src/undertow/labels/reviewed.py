@@ -11,23 +11,65 @@ a sample, an unknown class, labels of another data set) is refused as a whole, s
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 from torch import Tensor
 
 from undertow.errors import BadData, unknown
+from undertow.labels.cells import WHOLE, check_file, read_rows, unreadable, whole_number
 from undertow.labels.given import GivenLabels
-from undertow.labels.given_files import WHOLE, check_file, read_rows, unreadable
+from undertow.room import check_room
 from undertow.spreadsheets import unguarded
+from undertow.stored.door import as_kind, decode, read_bytes
+from undertow.training.labels_file import check_mark, mark_of_file
 
 WHO = "labels --apply"
 LABEL_COLUMNS = ("reviewed", "label")
 OPEN = ("?", "unsure", "unknown")
 """Answers that leave the question open, unless a class is called so."""
+
+
+EXPORT = "Export as JSON or JSON-MIN."
+MOST_TASKS = 4 << 30
+"""Bytes of an export that can be meant: tasks may hold their pictures."""
+
+
+class Choices(msgspec.Struct):
+    """What Label Studio stores of a choice."""
+
+    choices: list[str | int | float | bool]
+
+
+class Choice(msgspec.Struct):
+    """A mark in an annotation that chooses classes."""
+
+    value: Choices
+
+
+class Result(msgspec.Struct):
+    """One mark in an annotation; other kinds than choices have values of other kinds."""
+
+    type: Any = None
+    value: Any = None
+
+
+class Annotation(msgspec.Struct):
+    """What one person said of a task."""
+
+    result: list[Result] | None = None
+    was_cancelled: bool | None = None
+
+
+class Task(msgspec.Struct):
+    """A task of Label Studio with its annotations, under either of their names."""
+
+    annotations: list[Annotation] | None = None
+    completions: list[Annotation] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +126,14 @@ def read_review(path: Path) -> list[Answer]:
     return found
 
 
+def check_samples(path: Path, mark: Callable[[], str | None]) -> None:
+    """Refuse labels that say that they are of other samples than those whose mark of inputs `mark` tells."""
+    made_for = mark_of_file(path) if path.suffix == ".parquet" else None
+    found = None if made_for is None else mark()
+    if made_for is not None and found is not None:
+        check_mark(made_for, found, f"{WHO}: {path}", "Give the run, or the labels, that it was made from.")
+
+
 def apply_review(given: GivenLabels, answers: Iterable[Answer], where: str) -> Reviewed:
     """The labels with all answers in their places."""
     labels, count = given.labels.clone(), len(given.labels)
@@ -119,10 +169,10 @@ def _class_of(label: str, names: Sequence[str], where: str) -> int | None:
         return places[label]
     if not label or label.lower() in OPEN:
         return None
-    if WHOLE.fullmatch(label) and float(label) == (number := int(float(label))):
+    if (number := whole_number(label)) is not None:
         if str(number) in places:  # 3.0, as tables with gaps write it
             return places[str(number)]
-        if 0 <= number < len(names) and not any(WHOLE.fullmatch(name) for name in names):
+        if 0 <= number < len(names) and not any(map(WHOLE.fullmatch, names)):
             return number
     raise unknown(f"class (in {where})", label, names)
 
@@ -157,10 +207,9 @@ def _parquet_records(path: Path) -> Iterable[dict[str, Any]]:
 
 
 def _json_records(path: Path) -> list[dict[str, Any]]:
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise unreadable(path, WHO, "JSON", error) from error
+    content = read_bytes(path, MOST_TASKS)
+    check_room(3 * len(content), f"{WHO}: {path}")
+    stored = decode(content.removeprefix(BOM_UTF8), str(path), EXPORT)
     if not isinstance(stored, list) or not all(isinstance(one, dict) for one in cast("list[Any]", stored)):
         raise BadData(f"{WHO}: wanted a list of Label Studio tasks in {path}. Export as JSON or JSON-MIN.")
     return cast("list[dict[str, Any]]", stored)
@@ -168,12 +217,13 @@ def _json_records(path: Path) -> list[dict[str, Any]]:
 
 def _answers(record: Mapping[str, Any], place: int, path: Path) -> Iterator[Answer]:
     """The answers in a row, or in a task with any number of annotations."""
-    data = record["data"] if isinstance(record.get("data"), dict) else record
+    data: Mapping[str, Any] = record["data"] if isinstance(record.get("data"), dict) else record
     sample = _sample(data, place, path)
     raw = data.get("given_label", data.get("given"))
     given = None if raw is None else _text(raw)
     if "annotations" in record or "completions" in record:
-        for one in record.get("annotations") or record.get("completions") or ():
+        task = as_kind(record, Task, str(path), EXPORT)
+        for one in task.annotations or task.completions or ():
             yield Answer(sample, _choice(one, sample, path), given)
         return
     column = next((name for name in LABEL_COLUMNS if name in data), None)
@@ -190,20 +240,21 @@ def _answers(record: Mapping[str, Any], place: int, path: Path) -> Iterator[Answ
 
 def _sample(data: Mapping[str, Any], place: int, path: Path) -> int:
     text = _text(data.get("sample"))
-    if not WHOLE.fullmatch(text) or float(text) != int(float(text)):
+    number = whole_number(text)
+    if number is None:
         got = "no such column" if "sample" not in data else text or "an empty cell"
         raise BadData(
             f"{WHO}: wanted a sample's number in column sample of {path}, got {got} in row {place}. "
             "Review a table or tasks that undertow wrote."
         )
-    return int(float(text))
+    return number
 
 
-def _choice(annotation: Mapping[str, Any], sample: int, path: Path) -> str:
+def _choice(annotation: Annotation, sample: int, path: Path) -> str:
     """The class that an annotation names; "" where it was skipped."""
-    results = cast("list[dict[str, Any]]", annotation.get("result") or [])
-    chosen = [choice for one in results if one.get("type") == "choices" for choice in one["value"]["choices"]]
-    if annotation.get("was_cancelled") or not chosen:
+    results = [one for one in annotation.result or () if one.type == "choices"]
+    chosen = [choice for one in results for choice in as_kind(one.value, Choices, str(path), EXPORT).choices]
+    if annotation.was_cancelled or not chosen:
         return ""
     if len(chosen) > 1:
         raise BadData(
@@ -215,5 +266,6 @@ def _choice(annotation: Mapping[str, Any], sample: int, path: Path) -> str:
 def _text(value: Any) -> str:
     """A cell as text; nothing where it is missing."""
     if isinstance(value, dict):  # JSON-MIN with several choices
-        return ", ".join(map(str, cast("dict[str, Any]", value).get("choices", [])))
+        chosen = cast("dict[str, Any]", value).get("choices")
+        return ", ".join(map(str, cast("list[Any]", chosen))) if isinstance(chosen, list) else _text(chosen)
     return "" if value is None or value != value else unguarded(str(value).strip())

@@ -22,6 +22,7 @@ from undertow.labels.exports import NOTHING, named_table, save_table
 from undertow.labels.findings import LabelErrors
 from undertow.labels.given_files import Shown
 from undertow.labels.thumbnails import are_pictures, thumbnail, thumbnails
+from undertow.outputs import check_outputs
 from undertow.stored.archives import seal_archive
 from undertow.stored.door import write_document
 from undertow.stored.tables import write_part
@@ -35,6 +36,7 @@ def write_table(found: LabelErrors, path: Path, shown: Shown = NOTHING) -> None:
     """Write one row per training sample to a .parquet or .csv file; `review` 1 is the label to look at first."""
     if path.suffix not in (".parquet", ".csv"):
         raise BadValue("labels --out", "a .parquet or .csv file", str(path))
+    check_outputs("labels", [("--out", path)])
     table, order = named_table(found, shown), found.review_order(len(found.given)).numpy()
     rank = pd.Series(np.arange(1, len(order) + 1), index=order)
     missing = len(order) < len(table)  # nothing is judged of a sample without a label

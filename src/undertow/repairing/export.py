@@ -28,6 +28,7 @@ from undertow._version import __version__
 from undertow.errors import BadFile, BadValue, NotThere, RunProblem
 from undertow.features.tap import Inputs, call, main_tensor
 from undertow.files import aside, together
+from undertow.outputs import as_path, check_outputs
 from undertow.repairing.graft import Graft, Stopped, SubspaceHead, cut_body
 from undertow.stored.documents import RepairDocument
 from undertow.stored.door import document_text, read_document
@@ -55,9 +56,8 @@ def save_repaired(
         model: what builds the original model: `run.facts.model`. Without it, loading asks for the model.
         about: anything else that the JSON should say.
     """
-    target = Path(path)
-    if target.suffix != ".safetensors":
-        target = target.with_name(f"{target.name}.safetensors")
+    target, beside = pair_of(path)
+    check_outputs("save_repaired", [("path", target), ("path", beside)])
     left_out = _unused(repaired) if isinstance(repaired, Graft) else set[str]()
     tensors = {
         name: value.detach().to("cpu", copy=True).contiguous()
@@ -69,7 +69,15 @@ def save_repaired(
         **_describe(repaired), "left_out": sorted(left_out), **(about or {}),
     }  # fmt: skip
     _write_pair(target, tensors, said)
-    return target, target.with_suffix(".json")
+    return target, beside
+
+
+def pair_of(path: str | Path) -> tuple[Path, Path]:
+    """The two files of a saved repair: the ending of the tensors' file is added where it is missing."""
+    target = as_path(path, "save_repaired")
+    if target.suffix != ".safetensors" and target.name:
+        target = target.with_name(f"{target.name}.safetensors")
+    return target, target.with_suffix(".json") if target.name else target
 
 
 def _write_pair(target: Path, tensors: dict[str, Tensor], said: Mapping[str, Any]) -> None:
@@ -86,7 +94,7 @@ def load_repaired(path: str | Path, model: Callable[[], nn.Module] | None = None
         path: the .safetensors file.
         model: gives an untrained model like the original; needed where undertow did not build that.
     """
-    target = Path(path)
+    target = as_path(path, "load_repaired")
     facts = _read_facts(target)
     if model is None and facts["model"] is None:
         raise BadValue(
@@ -114,7 +122,8 @@ def export_onnx(repaired: nn.Module, path: str | Path, example: Inputs | None = 
     """Write an ONNX file; a graft brings its own example of inputs."""
     if find_spec("onnx") is None or find_spec("onnxscript") is None:
         raise NotThere("ONNX export wants the packages onnx and onnxscript: pip install onnx onnxscript.")
-    target = Path(path)
+    target = as_path(path, "export_onnx")
+    check_outputs("export_onnx", [("path", target)])
     with _quietly(), aside(target) as part:
         program = torch.onnx.export(_exported(repaired, example), (), dynamo=True, verbose=False)
         assert program is not None
@@ -124,7 +133,8 @@ def export_onnx(repaired: nn.Module, path: str | Path, example: Inputs | None = 
 
 def export_program(repaired: nn.Module, path: str | Path, example: Inputs | None = None) -> Path:
     """Write a program for `torch.export.load`; a graft brings its own example of inputs."""
-    target = Path(path)
+    target = as_path(path, "export_program")
+    check_outputs("export_program", [("path", target)])
     with _quietly(), aside(target) as part, part.open("wb") as file:
         torch.export.save(_exported(repaired, example), file)
     return target

@@ -48,5 +48,7 @@ class RepairConfig(SessionConfig):
             )
         if self.test_noise is not None and not 0 <= self.test_noise <= 1:
             raise BadValue("test_noise", "a share from 0 to 1, or None if unknown", self.test_noise)
+        if not -1 <= self.least <= 1:
+            raise BadValue("least", "a gain of accuracy from -1 to 1", self.least, "For 2 points write 0.02.")
         if not 0 < self.confidence < 1:
             raise BadValue("confidence", "a share between 0 and 1", self.confidence, "For 95 % write 0.95.")

@@ -20,6 +20,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadData, BadValue
+from undertow.outputs import as_path
 from undertow.report.saved import Saved, read_saved
 from undertow.shares import Sure, difference
 
@@ -119,7 +120,8 @@ def compare(runs: Sequence[Any]) -> Comparison:
     Args:
         runs: two or more audited runs: folders, opened runs or audits.
     """
-    if isinstance(runs, str | Path) or len(runs) < 2:
+    several = isinstance(runs, Sequence) and not isinstance(runs, str | bytes)  # pyright: ignore
+    if not several or len(runs) < 2:
         raise BadValue("compare", "two runs or more", runs, "For example compare(['runs/a', 'runs/b']).")
     folders = tuple(_folder(one) for one in runs)
     saved = [read_saved(folder) for folder in folders]
@@ -170,7 +172,7 @@ def _folder(one: Any) -> Path:
     place = one if isinstance(one, str | Path) else getattr(one, "folder", None) or getattr(one, "path", None)
     if place is None:
         raise BadValue("compare", "folders, runs or saved audits", type(one).__name__)
-    return Path(place)
+    return as_path(place, "compare")
 
 
 def _differences(base: Saved, other: Saved) -> list[Difference]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undertow.errors import BadData, UnknownName, unknown
+from undertow.outputs import as_path, check_output_folder
 from undertow.plots import COLOURS, DASHES, line, panels, save_figure, style
 from undertow.report.charts import charts
 from undertow.report.description import INK, Axis, Chart, Panel, Series
@@ -56,6 +57,7 @@ def draw(
     for ending in formats:
         if ending not in FORMATS:
             raise unknown("format", ending, FORMATS)
+    check_output_folder("figure", "out", None if out is None else as_path(out, "figure"))
     saved = read_saved(run)
     found = [chart for chart in charts(saved) if chart.id.startswith(FIGURES[name])]
     if not found:

@@ -8,12 +8,19 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from undertow.training.run_folder import KEPT
+
 SHOWN = {"run.json", "audit.json"}
 
 
 def list_shown(folder: str | Path) -> list[Path]:
     """What `undertow runs` and `undertow serve` list: runs, and audits of anyone's checkpoints.
 
-    A folder that goes away meanwhile, or that we may not read, is passed over.
+    A folder that goes away meanwhile, or that we may not read, is passed over; so is what undertow keeps in a run's.
     """
-    return sorted(Path(place) for place, _, names in os.walk(folder) if not SHOWN.isdisjoint(names))
+    found: list[Path] = []
+    for place, below, names in os.walk(folder):
+        if not SHOWN.isdisjoint(names):
+            found.append(Path(place))
+            below[:] = [name for name in below if name not in KEPT]
+    return sorted(found)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from undertow._version import __version__
 from undertow.errors import BadData
 from undertow.files import write_text
+from undertow.outputs import as_path, check_outputs
 from undertow.report import summary
 from undertow.report.charts import charts
 from undertow.report.compare import differences, headline, note
@@ -32,6 +33,7 @@ from undertow.report.gallery import suspects
 from undertow.report.saved import Saved, read_saved
 from undertow.report.sections import SECTIONS, WORDS, Section
 from undertow.report.views import own_measures
+from undertow.training.checkpoint_files import ending_of
 from undertow.words import MARKS, meaning_of
 
 if TYPE_CHECKING:
@@ -48,7 +50,9 @@ def write_report(folders: Sequence[str | Path], out: str | Path) -> Path:
     """Write the report of the runs in `folders`, side by side, to the file `out`."""
     if not folders:
         raise BadData("report: name at least one run's folder.")
-    path = Path(out)
+    path = as_path(out, "report")
+    weights = [one for folder in folders for one in Path(folder).glob("*") if ending_of(one)]
+    check_outputs("report", [("out", path)], used=weights)
     write_text(path, page_text([read_saved(folder) for folder in folders]))
     return path
 

@@ -27,14 +27,14 @@ from threading import BoundedSemaphore, Lock
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
-from undertow.errors import NotThere, RunProblem, UndertowError
+from undertow.errors import BadValue, NotThere, RunProblem, UndertowError
 from undertow.report import summary
 from undertow.report.listing import list_shown
 from undertow.report.page import fill, page_text
 from undertow.report.saved import READ, Saved, read_saved, read_states, stamp
 
 HOST = "127.0.0.1"
-PORT = 8765
+PORT, MOST_PORT = 8765, 65_535
 TOGETHER = 6
 """Runs on one page."""
 RECENT = 600
@@ -112,6 +112,9 @@ def make_server(folder: Path, port: int = PORT) -> ThreadingHTTPServer:
         raise NotThere(
             f"There is no folder {folder}. `undertow train --out {folder}/NAME` makes the first run in it."
         )
+
+    if not isinstance(port, int) or not 0 <= port <= MOST_PORT:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadValue("serve --port", f"a port from 0 to {MOST_PORT}", port)
 
     class Handler(_Handler):
         """Answers for this folder."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 from undertow.crew.engine import Engine
 from undertow.errors import BadValue, unknown
-from undertow.sizes import parse_size
+from undertow.sizes import check_whole, parse_size
 
 Labels = Literal["clean", "noisy", "none"]
 ConvRule = Literal["flatten", "mean", "max"]
@@ -63,12 +63,10 @@ class SessionConfig:
     def __post_init__(self) -> None:
         if self.labels not in get_args(Labels):
             raise BadValue("labels", "clean, noisy or none", self.labels)
-        for name in ("samples", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise BadValue(name, "a number from 1 on", value)
-        if self.seed < 0:
-            raise BadValue("seed", "a number from 0 on", self.seed)
+        if self.samples is not None:
+            check_whole("samples", self.samples, 1)
+        check_whole("batch_size", self.batch_size, 1)
+        check_whole("seed", self.seed, 0)
         parse_size(self.memory)
         _ = self.means
 

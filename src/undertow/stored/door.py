@@ -15,7 +15,7 @@ import stat
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import msgspec
 
@@ -27,6 +27,7 @@ from undertow.stored.seals import FIELD, check_owner, document_seal
 
 MOST_JSON = 64 << 20
 """Bytes of a document that can be meant."""
+Kind = TypeVar("Kind")
 DEEPEST = 60
 """Levels of nesting that can be meant; below what readers of JSON can bear."""
 
@@ -57,11 +58,16 @@ def check_document(content: bytes, path: str, kind: type[Document], *, next_step
     told = stored.pop(FIELD, None)
     if told is not None and told != document_seal(stored):
         raise ChangedFile(path)
+    as_kind(stored, kind, path, next_step)
+    return stored
+
+
+def as_kind(values: Any, kind: type[Kind], path: str, next_step: str = "") -> Kind:
+    """Plain values as `kind`; what does not fit is refused with its place."""
     try:
-        msgspec.convert(stored, kind)
+        return msgspec.convert(values, kind)
     except (msgspec.ValidationError, RecursionError, OverflowError) as error:
         raise _said(error, path, next_step) from None
-    return stored
 
 
 def write_document(path: Path, values: Mapping[str, Any]) -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 Scale = Literal["smoke", "laptop", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
+MOST_SEEDS = 1_000
+"""More are a slip of the keyboard: each is a task for every case."""
 MEASURE = "undertow.studies.train_and_measure:train_and_measure"
 """The function of every task: train a case's model where there is one, then measure."""
 
@@ -162,7 +164,10 @@ class Study:
         """The seeds that were asked for; when none were, one for smoke and the study's own number beyond."""
         if asked is None:
             asked = 1 if scale == "smoke" else self.seeds
-        return asked if isinstance(asked, range) else range(asked)
+        wanted = asked if isinstance(asked, range) else range(asked)
+        if wanted and (wanted[-1] - wanted[0]) // wanted.step >= MOST_SEEDS:
+            raise BadValue("seeds", f"at most {MOST_SEEDS:,}", asked, "Begin with --first-seed for more.")
+        return wanted
 
     def tasks(self, seeds: int | range) -> list[Task]:
         """One pure task for each case and seed: so many from 0 on, or those of a range."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from undertow.errors import BadValue, NotThere, RunProblem, UndertowError
+from undertow.sizes import EXACT
 from undertow.stored.door import MOST_JSON, read_bytes
 from undertow.training.schedule import Unit
 
@@ -124,7 +125,7 @@ def find_checkpoints(folder: Path, pattern: str | None = None) -> Found:
             f"{folder}: the names of its checkpoints carry no epoch and no step ({names}). Rename them, for example to "
             f"epoch-12{ending_of(places[0])}, give a pattern with a group, or open one of them by its own path."
         )
-    _refuse_doubles(chosen)
+    _refuse_strange(chosen)
     taken = {one.path for one in chosen}
     how = "does not match the pattern" if pattern else f"carries no {chosen[0].unit} as the others' do"
     others += [
@@ -140,6 +141,7 @@ def number_in(path: Path) -> tuple[int, Unit] | None:
     for text, unit in _WORDS:
         found = _numbered([path], re.compile(text, re.IGNORECASE), unit)
         if found:
+            _refuse_strange(found)
             return found[0].at, unit
     return None
 
@@ -271,6 +273,8 @@ def _by_names(places: Sequence[Path]) -> list[Checkpoint]:
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
+    if not isinstance(pattern, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadValue("pattern", "a regular expression", pattern)
     try:
         compiled = re.compile(pattern)
     except re.error as error:
@@ -282,16 +286,28 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _numbered(places: Iterable[Path], pattern: re.Pattern[str], unit: Unit) -> list[Checkpoint]:
     found = [(path, pattern.search(stem(path))) for path in places]
-    return [Checkpoint(int(match.group(1)), unit, path) for path, match in found if match]
+    numbers = [(path, match.group(1)) for path, match in found if match]
+    for path, text in numbers:
+        if text is None or not text.isdecimal():
+            raise BadValue(
+                "pattern", "a group that matches a number alone", pattern.pattern,
+                f"In {path.name} it matches {'nothing' if text is None else repr(text)}. For example 'ckpt_(\\d+)'.",
+            )  # fmt: skip
+    return [Checkpoint(int(text), unit, path) for path, text in numbers]
 
 
 def _all_differ(found: list[Checkpoint]) -> bool:
     return len({one.at for one in found}) == len(found)
 
 
-def _refuse_doubles(found: list[Checkpoint]) -> None:
+def _refuse_strange(found: list[Checkpoint]) -> None:
+    """Refuse numbers that no table can hold, and one number of two files."""
     seen: dict[int, Path] = {}
     for one in found:
+        if one.at > EXACT:
+            raise RunProblem(
+                f"{one.path}: wanted {one.unit}s up to {EXACT:,}, got {one.at}. Rename the file, or give a pattern."
+            )
         if one.at in seen:
             raise RunProblem(
                 f"{one.path.parent}: wanted one file per {one.unit}, got {seen[one.at].name} and {one.path.name} "

@@ -19,6 +19,7 @@ from typing import Any, Literal, get_type_hints
 import msgspec
 
 from undertow.errors import BadValue, unknown
+from undertow.sizes import EXACT
 from undertow.training.schedule import CheckpointSchedule
 
 Optimiser = Literal["sgd", "adam", "adamw"]
@@ -209,7 +210,7 @@ class TrainConfig:
         return cls(**{name: _typed(name, value) for name, value in stored.items()})
 
 
-LARGEST = 2**62
+LARGEST = EXACT
 """Whole numbers above this are no counts and no seeds."""
 WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "yes or no (true, false)"}
 
@@ -239,8 +240,8 @@ def _kinds() -> dict[str, Any]:
 
 
 def _check_range(name: str, value: float, low: float, high: float = LARGEST) -> None:
-    # Written so that NaN fails too; the end that nobody reaches is not spoken of.
+    # Written so that NaN fails too; the end that nobody reaches is told to who reached it.
     if not low <= value <= high:
-        unspoken = high == LARGEST or (high == MOST_EPOCHS and value < low)
+        unspoken = high in (LARGEST, MOST_EPOCHS) and not value > high
         wanted = f"a number of at least {low}" if unspoken else f"a number from {low} to {high}"
         raise BadValue(name, wanted, value)

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from undertow.errors import BadValue, NotThere, RunProblem
 from undertow.stored.archives import check_archive
@@ -72,7 +73,10 @@ def read_plain(path: Path) -> Any:
 
 
 def _damaged(path: Path, error: Exception) -> RunProblem:
-    return RunProblem(f"{path}: wanted a checkpoint, but the file is damaged or cut off ({error}).")
+    if not path.stat().st_size:
+        return RunProblem(f"{path}: wanted a checkpoint, but the file is empty.")
+    said = str(error).strip() or "it is not what torch.save writes"
+    return RunProblem(f"{path}: wanted a checkpoint, but the file is damaged or cut off ({said}).")
 
 
 def _needs_code(path: Path, error: str) -> str:
@@ -196,23 +200,13 @@ def _strip_wrappers(name: str) -> str:
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
     """Put `weights` into `model`; what does not fit is named."""
     wanted = model.state_dict()
+    _check_built(wanted, where)
     try:
         given = unwrap_names(weights, wanted)
     except RunProblem as error:
         raise RunProblem(f"{where}: {error}") from error
     given |= _tied(model, given)
-    problems = [f"no {name}" for name in wanted if name not in given]
-    problems += [f"unknown {name}" for name in given if name not in wanted]
-    problems += [
-        f"{name} {tuple(given[name].shape)} instead of {tuple(value.shape)}"
-        for name, value in wanted.items()
-        if name in given and given[name].shape != value.shape
-    ]
-    problems += [
-        f"{name} in {_dtype(given[name])} instead of {_dtype(value)}"
-        for name, value in wanted.items()
-        if name in given and given[name].is_floating_point() != value.is_floating_point()
-    ]
+    problems = _misfits(wanted, given)
     if problems:
         more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
         raise RunProblem(
@@ -220,6 +214,41 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) ->
             "Give the model that was trained."
         )
     model.load_state_dict(given)
+
+
+def _check_built(wanted: Mapping[str, Tensor], where: str) -> None:
+    if lazy := next((name for name, value in wanted.items() if is_lazy(value)), None):
+        raise RunProblem(
+            f"{where}: wanted a model that is built, got one whose {lazy} has no shape yet. Call it once with samples "
+            "in the function that gives the model, or name its sizes."
+        )
+
+
+def _misfits(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
+    """What of the weights that are given is none of those that the model has, a phrase each."""
+    problems = [f"no {name}" for name in wanted if name not in given]
+    problems += [f"unknown {name}" for name in given if name not in wanted]
+    strange = {name: why for name in wanted if name in given and (why := _not_dense(given[name]))}
+    problems += [f"{name} {why} instead of dense" for name, why in strange.items()]
+    problems += [
+        f"{name} {tuple(given[name].shape)} instead of {tuple(value.shape)}"
+        for name, value in wanted.items()
+        if name in given and name not in strange and given[name].shape != value.shape
+    ]
+    return problems + [
+        f"{name} in {_dtype(given[name])} instead of {_dtype(value)}"
+        for name, value in wanted.items()
+        if name in given and given[name].is_floating_point() != value.is_floating_point()
+    ]
+
+
+def _not_dense(value: Tensor) -> str:
+    """Why a tensor's numbers cannot be copied one by one; nothing where they can."""
+    if value.is_nested:
+        return "nested"
+    if value.layout != torch.strided:
+        return str(value.layout).removeprefix("torch.").replace("_", " ")
+    return "without its numbers (on device meta)" if value.is_meta else ""
 
 
 def _tied(model: nn.Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -63,6 +63,8 @@ class LabelsFile:
         path, column = _named_column(path)
         table = _read_table(path)
         names = table.column_names
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise BadData(f"{path}: wanted each column once, got {twice} twice. Leave one out.")
         meant = [SAMPLE] if SAMPLE in names or get_close_matches(SAMPLE, names, cutoff=0.8) else []
         for name in (column, *meant):
             if name not in names:
@@ -138,11 +140,9 @@ class LabelsFile:
         return replace(listed, y=self.label, true=true)
 
     def _check(self, samples: Samples, classes: int) -> None:
-        if self.inputs is not None and self.inputs != (found := inputs_mark(samples)):
-            raise BadData(
-                f"{self.where}: wanted the training samples it was made for (inputs {self.inputs[:8]}), got others "
-                f"({found[:8]}). Train with the data, the sizes and the noise seed of the run it came from."
-            )
+        if self.inputs is not None:
+            way_out = "Train with the data, the sizes and the noise seed of the run it came from."
+            check_mark(self.inputs, inputs_mark(samples), self.where, way_out)
         if self.of_all and len(self) != len(samples):
             raise BadData(
                 f"{self.where}: wanted a label for each of {len(samples)} training samples in their order, got "
@@ -167,6 +167,24 @@ def inputs_mark(samples: Samples) -> str:
     seen = hashlib.blake2b(f"{samples.tensor.dtype}{tuple(samples.tensor.shape)}".encode(), digest_size=16)
     seen.update(samples.tensor.contiguous().cpu().numpy().data)
     return seen.hexdigest()
+
+
+def mark_of_file(path: Path) -> str | None:
+    """Which inputs a parquet file says that its rows belong to; None where it says nothing."""
+    try:
+        found: Mapping[bytes, bytes] = parquet.read_schema(path).metadata or {}
+    except (pa.ArrowException, OSError):
+        return None  # said by whoever reads its rows
+    return found[INPUTS_KEY].decode(errors="replace") if INPUTS_KEY in found else None
+
+
+def check_mark(made_for: str, found: str, where: str, way_out: str) -> None:
+    """Refuse labels that were made for other samples."""
+    if made_for != found:
+        raise BadData(
+            f"{where}: wanted the training samples it was made for (inputs {made_for[:8]}), got others "
+            f"({found[:8]}). {way_out}"
+        )
 
 
 def _read_table(path: Path) -> pa.Table:

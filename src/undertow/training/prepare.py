@@ -116,4 +116,6 @@ def find_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise BadValue("device", "a device of this machine", name, f"torch says: {reason}") from None
+    if device.type == "meta":
+        raise BadValue("device", "a device that computes", name, "It keeps shapes and no numbers.")
     return device

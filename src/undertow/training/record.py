@@ -28,6 +28,8 @@ from torch import Tensor, nn
 
 from undertow.errors import BadValue, RunProblem
 from undertow.files import aside
+from undertow.outputs import as_path
+from undertow.sizes import check_whole
 from undertow.stored.archives import seal_archive
 from undertow.stored.tables import METRICS, read_rows, write_table
 from undertow.stored.tensors import write_tensors
@@ -102,7 +104,8 @@ def _stop(
 def _whole(unit: Unit, number: object) -> int:
     if not hasattr(number, "__index__") or int(number) < 0:  # type: ignore[call-overload]
         raise BadValue(f"Recorder.save({unit}=...)", "a whole number from 0 on", number)
-    return int(number)  # type: ignore[call-overload]
+    check_whole(f"Recorder.save({unit}=...)", found := int(number), 0)  # type: ignore[call-overload]
+    return found
 
 
 def _number(name: str, value: object) -> float:
@@ -131,7 +134,7 @@ class Recorder:
             facts: what made the run; without it an existing run.json is kept, or a plain one written.
             metrics: rows to begin with, when a run is resumed.
         """
-        self.path = Path(path)
+        self.path = as_path(path, "Recorder")
         self.rows: list[dict[str, Any]] = _kept_rows(self.path) if metrics is None else metrics
         kept = RunFacts.read(self.path) if facts is None and (self.path / "run.json").exists() else None
         self.facts = kept or facts or RunFacts.of_this_machine()

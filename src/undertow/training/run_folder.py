@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadFile, BadValue, NotThere, RunProblem, UndertowError, unknown
 from undertow.files import is_unfinished
+from undertow.outputs import as_path
 from undertow.stored.exchanged import check_facts
 from undertow.stored.tables import LABELS, METRICS, read_frame, read_rows
 from undertow.training.checkpoint_files import (
@@ -189,13 +190,13 @@ class RunFolder:
 
 def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
     """Open a run's folder, any folder of checkpoints, or one checkpoint; `pattern` is that of `find_checkpoints`."""
-    folder = Path(path)
+    folder = as_path(path, "open_run")
     _check_reach(folder)
     if folder.is_file() and ending_of(folder):
         return _one_file(folder)
     if not folder.is_dir():
         raise _no_run(folder)
-    ours = (folder / "run.json").exists()
+    ours = is_run(folder)
     facts = RunFacts.read(folder) if ours else RunFacts()
     check_facts(folder, facts.id)
     inner = folder / "checkpoints"
@@ -309,8 +310,8 @@ def warn_of_others(folder: Path, found: Found) -> None:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether undertow wrote a run into `folder`."""
-    return (folder / "run.json").exists()
+    """Whether undertow wrote a run into `folder`; a run.json that is a broken link is a damaged one."""
+    return os.path.lexists(folder / "run.json")
 
 
 def list_runs(folder: str | Path) -> list[Path]:
