@@ -42,7 +42,7 @@ def test_show_says_what_a_scale_changes(capsys):
     assert main(["study", "show", "richness/weight-decay", "--scale", "laptop"]) == 0
     out = capsys.readouterr().out
     assert "epochs 200 → 10" in out
-    assert "weight decay 100 → 10000" in out
+    assert "lr 1e-06 → 0.0001" in out
     assert "D_LR rises" in out
     assert "Paper 002: Decoupling dynamical richness" in out
 
