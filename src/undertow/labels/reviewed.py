@@ -253,7 +253,8 @@ def _sample(data: Mapping[str, Any], place: int, path: Path) -> int:
 def _choice(annotation: Annotation, sample: int, path: Path) -> str:
     """The class that an annotation names; "" where it was skipped."""
     results = [one for one in annotation.result or () if one.type == "choices"]
-    chosen = [choice for one in results for choice in as_kind(one.value, Choices, str(path), EXPORT).choices]
+    marks = [as_kind({"value": one.value}, Choice, str(path), EXPORT) for one in results]
+    chosen = [choice for one in marks for choice in one.value.choices]
     if annotation.was_cancelled or not chosen:
         return ""
     if len(chosen) > 1:
