@@ -12,6 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 
 CHECKPOINTS, CACHE = "checkpoints", "cache"
+BESIDE = (CACHE, "audit-quick")
+"""Folders in a run's that are no runs of their own."""
 AUDIT = frozenset({"audit.json", "audit.parquet", "probes.parquet", "suspects.parquet", "suspects.npz"})
 RUN = AUDIT | {
     "run.json", "metrics.parquet", "labels.parquet", "trained_labels.parquet", "state.pt", "opened.json"

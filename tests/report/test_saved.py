@@ -23,6 +23,8 @@ GROUND = {
     "undertow._version",
     "undertow.errors",
     "undertow.files",
+    "undertow.kept",
+    "undertow.outputs",
     "undertow.pictures",
     "undertow.plots",
     "undertow.shares",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from undertow.training.run_folder import KEPT
+from undertow.kept import BESIDE
 
 SHOWN = {"run.json", "audit.json"}
 
@@ -22,5 +22,5 @@ def list_shown(folder: str | Path) -> list[Path]:
     for place, below, names in os.walk(folder):
         if not SHOWN.isdisjoint(names):
             found.append(Path(place))
-            below[:] = [name for name in below if name not in KEPT]
+            below[:] = [name for name in below if name not in BESIDE]
     return sorted(found)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertow._version import __version__
-from undertow.errors import BadData
+from undertow.errors import BadData, BadValue
 from undertow.files import write_text
 from undertow.outputs import as_path, check_outputs
 from undertow.report import summary
@@ -33,12 +33,13 @@ from undertow.report.gallery import suspects
 from undertow.report.saved import Saved, read_saved
 from undertow.report.sections import SECTIONS, WORDS, Section
 from undertow.report.views import own_measures
-from undertow.training.checkpoint_files import ending_of
 from undertow.words import MARKS, meaning_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+PAGES = (".html", ".htm")
+"""Endings of files that a report may replace."""
 SELF, NOBODY = "'self'", "'none'"
 SCRIPTS = (
     "base.js", "charts.js", "charts_more.js", "cards.js", "sections.js", "sections_time.js", "gallery.js", "theme.js",
@@ -51,8 +52,11 @@ def write_report(folders: Sequence[str | Path], out: str | Path) -> Path:
     if not folders:
         raise BadData("report: name at least one run's folder.")
     path = as_path(out, "report")
-    weights = [one for folder in folders for one in Path(folder).glob("*") if ending_of(one)]
-    check_outputs("report", [("out", path)], used=weights)
+    check_outputs("report", [("out", path)])
+    if path.exists() and path.suffix.lower() not in PAGES:
+        raise BadValue(
+            "report", "a .html file or a new one", path, "What is there is no page and would be lost."
+        )
     write_text(path, page_text([read_saved(folder) for folder in folders]))
     return path
 

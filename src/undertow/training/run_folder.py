@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.errors import BadFile, BadValue, NotThere, RunProblem, UndertowError, unknown
 from undertow.files import is_unfinished
+from undertow.kept import BESIDE
 from undertow.outputs import as_path
 from undertow.stored.exchanged import check_facts
 from undertow.stored.tables import LABELS, METRICS, read_frame, read_rows
@@ -47,8 +48,6 @@ from undertow.words import moment_words
 if TYPE_CHECKING:
     import pandas as pd
 
-KEPT = ("cache", "audit-quick")
-"""Folders in a run's that undertow keeps."""
 DEEP = 4
 """Folders below one, within which others' checkpoints are looked for."""
 
@@ -252,7 +251,9 @@ def theirs_below(folder: Path) -> list[Path]:
     for place, below, _ in os.walk(folder):
         here = Path(place)
         below[:] = [
-            name for name in below if name[0] != "." and name not in KEPT and not is_kept_beside(here / name)
+            name
+            for name in below
+            if name[0] != "." and name not in BESIDE and not is_kept_beside(here / name)
         ]
         if len(here.relative_to(folder).parts) >= DEEP or holds_weights(here) or is_run(here):
             below.clear()
