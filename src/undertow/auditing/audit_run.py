@@ -243,7 +243,8 @@ class Auditor:
             self.note(f"{name}: {reason}")
         context = Context(
             name=session.run.name, unit=session.run.unit, labels=session.samples.labels,
-            classes=len(session.samples.classes), wrong_labels=session.samples.wrong_labels(),
+            classes=len(session.samples.classes), test_classes=session.samples.test_classes,
+            wrong_labels=session.samples.wrong_labels(),
         )  # fmt: skip
         return Evidence(context, answers, **looked, others=tuple(one for one in others if one is not None))
 

@@ -40,6 +40,7 @@ from undertow.session.samples import SessionSamples, gather_samples
 from undertow.session.settings import SessionConfig
 from undertow.session.splits import Split, take
 from undertow.shares import Share
+from undertow.training.objective import ONE_OUTPUT
 
 PROBES: dict[str, Callable[[], Probe]] = {
     "masc": MASC, "velpic": VeLPIC, "mean": NearestMean, "lda": LDA,
@@ -114,7 +115,7 @@ class Seen:
 
     def share(self, labels: Tensor | None, among: Tensor | None = None) -> Share | None:
         """How often the model answers as `labels` say, among some samples."""
-        if labels is None:
+        if labels is None or self.outputs.shape[1] == 1:  # one output alone names no class
             return None
         hits = (self.answers == labels)[slice(None) if among is None else among]
         return Share(int(hits.sum()), len(hits)) if len(hits) else None
@@ -186,6 +187,8 @@ class Looker:
         self, at: int, layers: list[str], train: Seen | None, test: Seen | None, began: float
     ) -> Look:
         notes = [] if not isinstance(self._head, str) else [f"d_lr: {self._head}"]
+        if any(seen is not None and seen.outputs.shape[1] == 1 for seen in (train, test)):
+            notes.append(f"answers: {ONE_OUTPUT}")
         if train is not None and train.split.true is not None and train.split.given is not None:
             wrong = train.share(train.split.given, train.split.given != train.split.true)
         else:

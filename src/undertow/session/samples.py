@@ -86,6 +86,12 @@ class SessionSamples:
         return "given" if self.labels == "noisy" else "true"
 
     @property
+    def test_classes(self) -> int:
+        """How many classes the held-out labels have; 0 where there are none."""
+        labels = None if self.test is None else self.test.labels
+        return 0 if labels is None else len(labels.unique())
+
+    @property
     def both_labelled(self) -> bool:
         """Whether probes can be fitted on one split and judged on the other."""
         splits = (self.train, self.test)

@@ -218,10 +218,14 @@ class Session(Visiting):
         return {name: self._widths[name] for name in layers}
 
     @cached_property
+    def _few_outputs(self) -> Tensor:
+        few = self.splits()[0].trial()
+        return next(self.reader(self.example_model).stream(few, ["input"])).outputs
+
+    @property
     def outputs(self) -> int:
         """How many numbers the model answers for a sample; 0 where they are not one row of numbers."""
-        few = self.splits()[0].trial()
-        found = next(self.reader(self.example_model).stream(few, ["input"])).outputs
+        found = self._few_outputs
         return found.shape[1] if found.ndim == 2 else 0
 
     def splits(self) -> list[Split]:
@@ -247,6 +251,12 @@ class Session(Visiting):
             return Objective("ce", outputs.shape[1])
         classes = len(self.samples.classes) or outputs.shape[1]
         return Objective(trained.loss, classes, trained.alpha, trained.target)
+
+    @cached_property
+    def unread(self) -> str:
+        """Why the model's outputs name no classes; nothing where they do."""
+        found = self._few_outputs.reshape(len(self._few_outputs), -1)
+        return self.objective(found).unread(found)
 
     @property
     def tokens_by_name(self) -> bool:
