@@ -29,7 +29,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
 
-from undertow.data.entries import LABELS, as_array, is_hub_dataset, without_texts
+from undertow.data.entries import LABELS, is_hub_dataset, without_texts
+from undertow.data.plain import as_array
 from undertow.errors import BadData
 
 Inputs = Tensor | dict[str, Tensor]
@@ -356,7 +357,7 @@ def _pixels(picture: Any) -> Tensor:
 
 
 def _checked_labels(y: Any, seen: int, where: str) -> Tensor:
-    if not isinstance(y, Tensor) or y.ndim != 1 or y.is_floating_point():
+    if not isinstance(y, Tensor) or y.ndim != 1 or y.is_floating_point() or y.is_complex():
         raise BadData(
             f"{where}: wanted a whole number as label of each sample, got "
             f"{tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__} before sample {seen}."

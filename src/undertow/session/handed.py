@@ -28,10 +28,11 @@ from torch.utils.data import (
     default_collate,
 )
 
-from undertow.data.entries import LABELS, as_array, hub_columns, is_hub_dataset, split_labels
+from undertow.data.entries import LABELS, hub_columns, is_hub_dataset, split_labels
 from undertow.data.label_names import order_words
 from undertow.data.load import load_data
 from undertow.data.own import read_samples
+from undertow.data.plain import as_array
 from undertow.data.samples import Samples
 from undertow.errors import BadData, unknown
 

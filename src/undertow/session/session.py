@@ -143,7 +143,9 @@ class Session(Visiting):
         train = self.samples.train
         if train is None or train.labels is None:
             return False
-        few = train.take(torch.arange(min(TRIED, len(train))))
+        few = train.take((train.y >= 0).nonzero()[:TRIED, 0])  # some may lack a label
+        if not len(few.y):
+            return False
         said = self.reader(self.model(at)).answers(few.x)
         hits = int((said.reshape(len(said), -1).argmax(1) == few.y).sum())
         chance = float(few.y.bincount().max()) / len(few)

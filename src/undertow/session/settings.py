@@ -30,6 +30,8 @@ class SessionConfig:
     verb: ClassVar[str] = "session"
     lists: ClassVar[tuple[str, ...]] = ()
     """Fields for which a single name stands for a list of one."""
+    missing_labels: ClassVar[bool] = False
+    """Whether training samples may lack a label, as -1."""
 
     checkpoints: str = "all"
     """all, last, every:5 or a list such as 0,10,60."""
