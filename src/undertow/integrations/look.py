@@ -63,12 +63,16 @@ class Look:
     suspects: int | None = None  # held-out labels to suspect
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    failed: bool = False  # nothing could be found; the note says why
+    diverged: bool = False  # since there is NaN or infinity in the weights
 
     def measures(self) -> dict[str, float]:
         """Flat numbers by name, as trackers take them."""
         return dict(self._pairs())
 
     def _pairs(self) -> Iterator[tuple[str, float]]:
+        if self.failed:
+            yield "diverged" if self.diverged else "failed", 1.0
         for name, share in {
             "test_accuracy": self.test,
             "train_fit": self.fit,
