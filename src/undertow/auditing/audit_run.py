@@ -43,6 +43,7 @@ from undertow.features.layers import INPUT
 from undertow.latent.settings import check_probes
 from undertow.richness.run_richness import RichnessLens
 from undertow.session.checkpoints import thinned
+from undertow.session.field_types import folder
 from undertow.session.gauge import Gauge
 from undertow.session.progress import Progress, python_progress
 from undertow.session.reader import ENTERING
@@ -91,13 +92,13 @@ def audit(
         progress: is told how the work goes; True shows a bar, False nothing.
         settings: fields of `AuditConfig`.
     """
-    chosen = (config or AuditConfig.of(**settings)).thinned()
+    chosen = AuditConfig.chosen(config, settings).thinned()
     check_probes(chosen.probes, chosen.fits)
     if isinstance(run, Session) and chosen.quick:
         raise BadValue("audit(quick=True)", "a run", "a session", "Give Session(run, samples=1000, ...).")
     if not isinstance(run, Session):
         run = as_run(run, "audit")
-    place = Path(out or (run.out if isinstance(run, Session) else run.path))
+    place = folder(out, run.out if isinstance(run, Session) else run.path)
     beside = out is None and chosen.quick and holds_full_audit(place)
     kept = place / QUICK if beside else place
     progress = python_progress(progress)

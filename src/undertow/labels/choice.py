@@ -91,7 +91,7 @@ def choose_checkpoint(
     """
     import pandas as pd
 
-    chosen = config or LabelConfig.of(**settings)
+    chosen = LabelConfig.chosen(config, settings)
     noisy = "noisy" if test is not None else chosen.labels
     if not isinstance(run, Session):
         run = as_run(run, "choose_checkpoint")

@@ -81,7 +81,7 @@ def label_errors(
         progress: is told how the work goes; True shows a bar, False nothing.
         settings: fields of `LabelConfig`.
     """
-    chosen = config or LabelConfig.of(**settings)
+    chosen = LabelConfig.chosen(config, settings)
     if run is None:
         return _without_run(features, labels, pred_probs, chosen, asked_progress(progress))
     if features is not None or labels is not None or pred_probs is not None:

@@ -30,6 +30,7 @@ from undertow.features.compatibility import check_used, explained
 from undertow.features.layers import resolve_layers
 from undertow.session.cache import Cache
 from undertow.session.checkpoints import choose
+from undertow.session.field_types import folder
 from undertow.session.progress import NoProgress, Progress, asked_progress
 from undertow.session.reader import Reader
 from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
@@ -83,10 +84,10 @@ class Session(Visiting):
         """
         super().__init__()
         self.run = as_run(run, "session")
-        self.config = config or SessionConfig.of(**settings)
+        self.config = SessionConfig.chosen(config, settings)
         self._given = (train, test)
         self.checkpoints = choose(self.run, self.config.checkpoints)
-        self.out = Path(out or self.run.path)
+        self.out = folder(out, self.run.path)
         own = self.run.path / FOLDER
         self.cache = Cache(self.out / FOLDER, None if own == self.out / FOLDER else own)
         self.progress = asked_progress(progress)

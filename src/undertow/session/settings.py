@@ -12,10 +12,11 @@ Annotations here are types, not text: commands read them through the settings of
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Literal, Self, cast, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from undertow.crew.engine import Engine
 from undertow.errors import BadValue, unknown
+from undertow.session.field_types import settle
 from undertow.sizes import parse_size
 
 Labels = Literal["clean", "noisy", "none"]
@@ -32,6 +33,10 @@ class SessionConfig:
     """Fields for which a single name stands for a list of one."""
     missing_labels: ClassVar[bool] = False
     """Whether training samples may lack a label, as -1."""
+    examples: ClassVar[dict[str, str]] = {
+        "checkpoints": "For example all, last, every:5 or [0, 10, 60].", "memory": "For example 2GB.",
+    }  # fmt: skip
+    """What to write, for fields whose type does not say it."""
 
     checkpoints: str = "all"
     """all, last, every:5 or a list such as 0,10,60."""
@@ -63,6 +68,7 @@ class SessionConfig:
     """Of one worker on Ray."""
 
     def __post_init__(self) -> None:
+        settle(self)
         if self.labels not in get_args(Labels):
             raise BadValue("labels", "clean, noisy or none", self.labels)
         for name in ("samples", "batch_size"):
@@ -87,14 +93,23 @@ class SessionConfig:
             if name not in known:
                 raise unknown(f"{cls.verb} setting", name, known)
         for name in cls.lists:
-            if name in given:
-                one = isinstance(given[name], str) or callable(given[name])
-                given[name] = (given[name],) if one else tuple(given[name])
-        numbers = given.get("checkpoints")
-        if numbers is not None and not isinstance(numbers, str):
-            listed = [numbers] if isinstance(numbers, int) else cast("Iterable[int]", numbers)
-            given["checkpoints"] = ",".join(map(str, listed))
+            if _is_listing(given.get(name)):
+                given[name] = tuple(given[name])
+        if _is_listing(numbers := given.get("checkpoints")):
+            given["checkpoints"] = ",".join(map(str, numbers))
         return cls(**given)
+
+    @classmethod
+    def chosen(cls, config: object, settings: dict[str, Any]) -> Self:
+        """The configuration given, or one of these settings."""
+        if config is None:
+            return cls.of(**settings)
+        if not isinstance(config, cls):
+            hint = "Or give its fields by name."
+            raise BadValue(
+                f"{cls.verb}(config=...)", f"an object of {cls.__name__}", type(config).__name__, hint
+            )
+        return config
 
     def shared(self) -> dict[str, Any]:
         """The fields that all verbs have."""
@@ -103,3 +118,10 @@ class SessionConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return asdict(self)
+
+
+def _is_listing(given: Any) -> bool:
+    """Whether this holds several values: lists, ranges, sets, arrays; no text."""
+    return (
+        isinstance(given, Iterable) and not isinstance(given, str | bytes) and getattr(given, "ndim", 1) == 1
+    )
