@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset
 
 from undertow.data.catalogue import Place
 from undertow.data.entries import (
@@ -42,6 +42,7 @@ from undertow.data.entries import (
     stack_items,
 )
 from undertow.data.folder import load_folder
+from undertow.data.items import read_items
 from undertow.data.label_names import number_names
 from undertow.data.numpy_files import read_npys, read_npz, reason_words
 from undertow.data.plain import as_array, class_labels
@@ -230,7 +231,7 @@ def _numbers(x: Any, where: str) -> Array:
 
 
 def _read_dataset(dataset: Dataset[Any], where: str) -> tuple[Any, Any]:
-    items = iter(_items(dataset, where))
+    items = read_items(dataset, where)
     first = next(items, None)
     if isinstance(first, Mapping):
         return split_labels(stack_items(_dicts(chain([first], items), where), where), where)
@@ -268,15 +269,6 @@ def _dicts(items: Iterable[Any], where: str) -> Iterator[Mapping[str, Any]]:
                 f"{where}: wanted entries by name as at index 0, got {type(item).__name__} at index {index}."
             )
         yield cast(Mapping[str, Any], item)
-
-
-def _items(dataset: Dataset[Any], where: str) -> Iterable[object]:
-    if isinstance(dataset, IterableDataset):
-        return cast(Iterable[object], dataset)
-    length = getattr(dataset, "__len__", None)
-    if length is None:
-        raise BadData(f"{where}: wanted a Dataset with a length, got one without. Give it __len__.")
-    return (dataset[index] for index in range(length()))
 
 
 # -- files of arrays

@@ -11,6 +11,7 @@ they are refused by what they are, before torch says something about a kernel.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -29,9 +30,10 @@ def as_array(values: Any, where: str = "samples") -> NDArray[Any]:
     """Whatever holds numbers as a numpy array; one of objects where rows have several lengths."""
     if isinstance(values, Tensor):
         return _of_tensor(values, where)
-    if np.ma.is_masked(values):
+    check_unmasked(values, where)
+    if isinstance(values, Iterator):
         raise BadData(
-            f"{where}: wanted a number everywhere, got a masked array. Leave masked samples out, or fill them in."
+            f"{where}: wanted an array, a tensor or a list, got a {type(values).__name__}. Give list(...)."
         )
     try:
         return np.asarray(values)
@@ -39,6 +41,14 @@ def as_array(values: Any, where: str = "samples") -> NDArray[Any]:
         return np.empty(len(values), object)
     except (TypeError, RuntimeError) as error:
         raise BadData(f"{where}: wanted numbers, got {_reason(error)}.") from error
+
+
+def check_unmasked(values: Any, where: str) -> None:
+    """Refuse arrays of numpy that hide numbers behind a mask: everyone would read what is hidden."""
+    if np.ma.is_masked(values):
+        raise BadData(
+            f"{where}: wanted a number everywhere, got a masked array. Leave masked samples out, or fill them in."
+        )
 
 
 def _of_tensor(values: Tensor, where: str) -> NDArray[Any]:

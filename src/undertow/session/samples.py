@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from undertow.data.entries import LABELS, SampleInputs, hash_inputs
-from undertow.data.own import load_arrays, read_samples
+from undertow.data.own import is_split, load_arrays, read_samples
 from undertow.data.plain import check_range
 from undertow.data.samples import DataSet, Samples, names_up_to
 from undertow.data.streamed import MapReader, SampleStream, fits, open_reader, read_small
@@ -223,8 +223,17 @@ def _goes_alone(source: Any) -> bool:
 def _data_set(train: Any, test: Any, classes: tuple[str, ...]) -> tuple[DataSet, str]:
     """Both splits as a DataSet, and how its samples are fed unless somebody says otherwise: as they are."""
     if not (isinstance(train, Samples) and isinstance(test, Samples)):
+        train, test = (_as_split(one, where) for one, where in ((train, TRAIN), (test, TEST)))
         return load_arrays((train, test), 0, classes=classes or None), "none"
     return DataSet("given", train, test, names_up_to(train.y, test.y)), "none"
+
+
+def _as_split(source: Any, where: str) -> Any:
+    """A split as data sets take it; a list of two means a pair too."""
+    pair = tuple(cast("list[Any]", source)) if isinstance(source, list) else source
+    if not is_split(pair):
+        raise BadValue(where, "(x, y), Samples, a DataSet or a torch Dataset", type(source).__name__)
+    return pair
 
 
 def _of_data(data: DataSet, scaling: str, config: SessionConfig) -> SessionSamples:

@@ -12,7 +12,7 @@ Annotations here are types, not text: commands read them through the settings of
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 from undertow.crew.engine import Engine
 from undertow.errors import BadValue, unknown
@@ -93,10 +93,10 @@ class SessionConfig:
             if name not in known:
                 raise unknown(f"{cls.verb} setting", name, known)
         for name in cls.lists:
-            if _is_listing(given.get(name)):
+            if name in given and _is_listing(given[name]):
                 given[name] = tuple(given[name])
-        if _is_listing(numbers := given.get("checkpoints")):
-            given["checkpoints"] = ",".join(map(str, numbers))
+        if _is_listing(numbers := given.get("checkpoints", "")):
+            given["checkpoints"] = ",".join(map(str, cast("Iterable[object]", numbers)))
         return cls(**given)
 
     @classmethod

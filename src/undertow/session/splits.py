@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
 from undertow.data.entries import SampleInputs, is_hub_dataset, read_entries, trial_rows
+from undertow.data.items import count_items, read_item, read_items
 from undertow.data.own import read_pair
 from undertow.data.plain import all_tensors, as_array, check_finite, class_labels, plain_inputs
 from undertow.data.samples import Samples
@@ -90,13 +91,12 @@ def read_split(source: Any, where: str, *, true: bool = False) -> Split:
 
 
 def _collated(dataset: Dataset[Any], where: str) -> tuple[Any, Any]:
-    length = getattr(dataset, "__len__", None)
-    if length is None or not length():
+    if not count_items(dataset, where):
         raise BadData(f"{where}: wanted a Dataset with a length of at least 1, got {type(dataset).__name__}.")
     try:
-        if isinstance(dataset[0], Mapping):
+        if isinstance(read_item(dataset, 0, where), Mapping):
             return read_pair(dataset, where)
-        x, y = default_collate([dataset[index] for index in range(length())])
+        x, y = default_collate(list(read_items(dataset, where)))
     except UndertowError:
         raise
     except (RuntimeError, TypeError, ValueError) as error:
