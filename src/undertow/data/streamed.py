@@ -318,18 +318,14 @@ def parted(batch: Any) -> Parts:
         names = [name for name in LABELS if name in entries]
         y = entries.pop(names[0]) if names else None
         # A picture or a vector alone is the input itself; several entries go by their names.
-        x = next(iter(entries.values())) if len(entries) == 1 and _lonely(entries) else entries
-        return x, y
+        lonely = len(entries) == 1 and next(iter(entries)) in ("image", "img", "x", "features")
+        return next(iter(entries.values())) if lonely else entries, y
     if isinstance(batch, Tensor):
         return batch, None
     pair = cast("Sequence[Any]", batch)
     if len(pair) != 2:
         raise BadData(f"samples: wanted pairs (x, y), got {len(pair)} parts.")
     return pair[0], pair[1]
-
-
-def _lonely(entries: Mapping[str, Any]) -> bool:
-    return next(iter(entries)) in ("image", "img", "x", "features")
 
 
 def _plain(item: Any) -> Any:
