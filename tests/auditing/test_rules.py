@@ -137,7 +137,7 @@ def test_nothing_but_broken(spoiled):
 
 # ---------------------------------------------------------------------- evidence made by hand
 
-CONTEXT = Context("made", "epoch", "clean", 10, None)
+CONTEXT = Context("made", "epoch", "clean", 10, 10, None)
 BASE = story((0, 0.1, 0.1), (10, 0.7, 0.9))
 
 

@@ -189,3 +189,81 @@ def test_looks_are_plain_values():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert look.measures()["label_noise_high"] == 0.3
+
+
+def spoil(model: torch.nn.Module) -> torch.nn.Module:
+    with torch.no_grad():
+        next(model.parameters()).fill_(torch.nan)
+    return model
+
+
+def test_a_diverged_model_is_kept_and_ends_no_training(tmp_path: Path):
+    """Fails if the look comes before the save, or its error reaches the loop."""
+    logged: list[tuple[int, dict[str, float]]] = []
+    watch = watched(tmp_path / "run", keep="every:1", log=lambda values, at: logged.append((at, values)))
+    model = network()
+    watch.epoch(model, 0)
+    with pytest.warns(
+        UserWarning, match="look at epoch 1 diverged: NaN or infinity in .*The training goes on"
+    ):
+        look = watch.epoch(spoil(model), 1, loss=1.0)
+    assert look is not None
+    assert look.diverged
+    assert look.notes[0].startswith("diverged: NaN or infinity in ")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # once is enough
+        watch.epoch(model, 2)
+    watch.close(model)
+    assert [(at, values["undertow/diverged"]) for at, values in logged[1:]] == [(1, 1.0), (2, 1.0)]
+    run = ut.open_run(watch.path)
+    assert run.epochs == (0, 1, 2)
+    assert run.metrics["loss"].tolist()[1] == 1.0
+    assert watch.audit is not None
+    assert watch.audit.headline.startswith("Broken: at epoch 1")
+
+
+def test_what_a_look_raises_reaches_no_loop(tmp_path: Path):
+    class Shy(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.shy = network(), False
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.shy:
+                raise OSError("not today")
+            return self.inner(x)
+
+    model = Shy()
+    watch = watched(tmp_path / "run", keep="every:1", layers=("inner.1",), report="none")
+    watch.epoch(model, 0)
+    model.shy = True
+    with pytest.warns(UserWarning, match="look at epoch 1 failed: not today"):
+        look = watch.epoch(model, 1)
+    assert look is not None
+    assert look.failed
+    assert not look.diverged
+    model.shy = False
+    assert watch.epoch(model, 2).test is not None  # type: ignore[union-attr]
+    watch.close()
+    assert ut.open_run(watch.path).epochs == (0, 1, 2)
+
+
+def test_a_tracker_that_raises_ends_no_training(tmp_path: Path):
+    """Fails if an error of `log=` comes out of `watch.epoch`."""
+
+    def broken(values: dict[str, float], at: int) -> None:
+        raise ConnectionError("the tracker is gone")
+
+    watch = watched(tmp_path / "run", keep="every:1", log=broken, report="none")
+    with pytest.warns(UserWarning, match="log= of Watch raised ConnectionError: the tracker is gone"):
+        watch.epoch(network(), 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # once is enough
+        watch.epoch(network(), 1)
+    assert len(watch.looks) == 2
+    watch.close()
+
+
+def test_layers_that_are_not_there_are_said_before_the_first_look(tmp_path: Path):
+    with pytest.raises(UnknownName, match="no layer 'nowhere'"):
+        watched(tmp_path / "run", layers=("nowhere",)).epoch(network(), 0)

@@ -365,7 +365,7 @@ def test_missing_labels_of_a_run_are_proposed_for(run, found):
 def test_inputs_and_checkpoints_without_numbers_get_one_sentence(run, tmp_path):
     samples = run.data().train
     broken = samples.x.float().index_fill(0, torch.tensor([3]), torch.nan)
-    with pytest.raises(BadData, match="NaN or infinity in 1 of 1297 samples, first in sample 3"):
+    with pytest.raises(BadData, match="got NaN or infinity in the sample at index 3"):
         ut.label_errors(run, (broken, samples.y))
 
     def build() -> nn.Module:
@@ -396,7 +396,7 @@ def test_what_cannot_be_searched_is_said(run, tmp_path):
     samples = run.data().train
     with pytest.raises(BadData, match="wanted at least 50 samples, got 49"):
         ut.label_errors(run, samples.take(torch.arange(FEWEST_SAMPLES - 1)))
-    with pytest.raises(BadData, match=r"got 12|a label is 12"):
+    with pytest.raises(BadData, match="wanted class numbers 0 to 9, got 10 at index 4"):
         ut.label_errors(run, (samples.x.float(), samples.y + 3))
     with pytest.raises(BadData, match="Targets of a regression"):
         ut.label_errors(run, (samples.x.float(), samples.y.float()))

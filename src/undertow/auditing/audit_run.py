@@ -44,6 +44,7 @@ from undertow.latent.settings import check_probes
 from undertow.outputs import as_path, check_output_folder
 from undertow.richness.run_richness import RichnessLens
 from undertow.session.checkpoints import thinned
+from undertow.session.field_types import folder
 from undertow.session.gauge import Gauge
 from undertow.session.progress import Progress, python_progress
 from undertow.session.reader import ENTERING
@@ -94,13 +95,13 @@ def audit(
     """
     if out is not None:
         check_output_folder("audit", "out", as_path(out, "audit"))
-    chosen = (config or AuditConfig.of(**settings)).thinned()
+    chosen = AuditConfig.chosen(config, settings).thinned()
     check_probes(chosen.probes, chosen.fits)
     if isinstance(run, Session) and chosen.quick:
         raise BadValue("audit(quick=True)", "a run", "a session", "Give Session(run, samples=1000, ...).")
     if not isinstance(run, Session):
         run = as_run(run, "audit")
-    place = Path(out or (run.out if isinstance(run, Session) else run.path))
+    place = folder(out, run.out if isinstance(run, Session) else run.path)
     beside = out is None and chosen.quick and holds_full_audit(place)
     kept = place / QUICK if beside else place
     progress = python_progress(progress)
@@ -246,7 +247,8 @@ class Auditor:
             self.note(f"{name}: {reason}")
         context = Context(
             name=session.run.name, unit=session.run.unit, labels=session.samples.labels,
-            classes=len(session.samples.classes), wrong_labels=session.samples.wrong_labels(),
+            classes=len(session.samples.classes), test_classes=session.samples.test_classes,
+            wrong_labels=session.samples.wrong_labels(),
         )  # fmt: skip
         return Evidence(context, answers, **looked, others=tuple(one for one in others if one is not None))
 

@@ -195,6 +195,8 @@ def check_enough(session: Session, checkpoints: int) -> None:
     """Refuse what has no composites."""
     if checkpoints < 2:
         raise BadData("one checkpoint gives no composites; two or more are needed")
+    if session.unread:
+        raise BadData(f"no answers of composites to compare: {session.unread}")
     if len(session.samples.split(TEST)) < 2:
         raise BadData("one test sample gives no shares; two or more are needed")
 

@@ -44,6 +44,7 @@ class Context:
     unit: str  # epoch or step
     labels: Labels  # what the held-out labels are
     classes: int  # 0 where there are no labels
+    test_classes: int  # among the held-out labels; 0 where there are none
     wrong_labels: tuple[int, int] | None  # of how many training labels; None where nobody knows
 
     @property
@@ -121,6 +122,10 @@ class Evidence:
         found = {at: self.accuracy(at) for at in self.numbers}
         known = {at: one.value for at, one in found.items() if one is not None}
         return max(known, key=lambda at: (known[at], -at)) if known else None
+
+    def why_no_accuracy(self) -> str:
+        """Why the last checkpoint has no test accuracy."""
+        return self.answers.at[self.last].reason or "there are no labels"
 
     def drop(self) -> Sure | None:
         """From the best to the last checkpoint; as sure as the best of so many can be."""
@@ -244,7 +249,8 @@ class Evidence:
         first = None if self.drift is None else self.drift.weights.get(self.numbers[0])
         moved = None if first is None else first.values[ALL]
         yield "drift", None if moved is None else Number(moved)
-        yield "answered", Number(self.answers.at[self.last].answered)
+        answered = self.answers.at[self.last].answered
+        yield "answered", None if answered is None else Number(answered)
         for other in self.others:
             yield from measures_of(other).items()
 

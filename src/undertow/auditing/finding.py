@@ -20,8 +20,9 @@ Numbers = dict[str, float | str | None]
 SHORT: dict[Answer, str] = {"yes": "yes", "no": "no", "cannot tell": "?"}
 RULES: dict[str, str] = {
     "training": (
-        "Is there a trained model at all? No: NaN (broken); one answer for all samples (collapsed); or under-trained: "
-        "not clearly above chance, test accuracy clearly higher than at three quarters of the way, or a head that "
+        "Is there a trained model at all? No: NaN (broken); one answer for all samples whose labels have two classes "
+        "or more (collapsed); or under-trained: not clearly above chance, test accuracy clearly higher than at three "
+        "quarters of the way, or a head that "
         "fits the training labels clearly worse, by 10 points, than VeLPIC does on the last probed layer."
     ),
     "memorising": (

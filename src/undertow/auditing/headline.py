@@ -23,7 +23,12 @@ def headline_of(seen: Evidence, findings: Sequence[Finding]) -> str:
         return _untrained(seen, training)
     now = seen.accuracy(seen.last)
     if now is None:
-        return f"No labels: {_features(by_topic['richness'])}; {_touch(by_topic['window'])}."
+        lead = (
+            "No accuracy, as its one output names no class"
+            if seen.answers.at[seen.last].reason
+            else "No labels"
+        )
+        return f"{lead}: {_features(by_topic['richness'])}; {_touch(by_topic['window'])}."
     return f"{_learned(seen, by_topic['memorising'], now.value)} {_left(seen, by_topic)}".strip()
 
 

@@ -62,7 +62,7 @@ class LabelsLens:
         flagged = found.flagged
         answers = session.value(AnswersGauge(session.samples), session.example)
         repeated, right = None, 0.0
-        if answers is not None and bool(flagged.any()):
+        if answers is not None and not answers.reason and bool(flagged.any()):
             same = torch.from_numpy(answers.said[TRAIN]).long()[flagged] == found.given[flagged]
             repeated = Share(int(same.sum()), len(same))
             right = 1 - float(found.scores[flagged].double().mean())

@@ -33,7 +33,7 @@ def memorising(seen: Evidence) -> Finding:
         return suspected
     drop, gap = seen.drop(), seen.generalisation_gap()
     if drop is None or seen.best is None:
-        text = "We cannot tell whether it memorises: there are no labels."
+        text = f"We cannot tell whether it memorises: {seen.why_no_accuracy()}."
         return suspected or Finding("memorising", text, "cannot tell")
     numbers: Numbers = {"drop": drop.value, "gap": None if gap is None else gap.value}
     if drop.low > 0 and drop.value >= POINT:

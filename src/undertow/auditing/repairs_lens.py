@@ -120,6 +120,8 @@ class _Evidence:
         answers = session.value(AnswersGauge(session.samples), session.example)
         if labels is None or answers is None or not len(self.rows):
             raise BadData("no held-out sample is one that the model was not trained on")
+        if answers.reason:
+            raise BadData(f"no accuracy to compare with: {answers.reason}")
         self.labels, self.before = labels, torch.from_numpy(answers.said[TEST]).long()
 
     def head(self, fit: HeadFitAt) -> RepairFound:

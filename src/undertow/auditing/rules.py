@@ -38,21 +38,31 @@ def judge(seen: Evidence) -> list[Finding]:
 def _training(seen: Evidence) -> Finding:
     if seen.broken:
         return _broken(seen)
+    now = seen.accuracy(seen.last)
+    if now is None or seen.context.test_classes < 2:
+        return _unjudged(seen, now)
     own = seen.answers.at[seen.last]
     if own.answered == 1:
         where = at_words(seen, seen.last)
         text = f"Collapsed: at {where} the model gives one answer to all {own.count:,} test samples."
         return Finding("training", text, "no", {"answered": 1})
-    now = seen.accuracy(seen.last)
-    if now is None:
-        text = "We cannot tell whether it has learned anything: there are no labels."
-        return Finding("training", text, "cannot tell")
     chance = 1 / seen.context.classes
     numbers: Numbers = {"accuracy": now.value, "chance": chance}
     if now.low <= chance:
         text = f"Under-trained: its test accuracy of {share_words(now)} is not clearly better than chance."
         return Finding("training", text, "no", numbers)
     return _unfit(seen, numbers) or _rising(seen, now, numbers)
+
+
+def _unjudged(seen: Evidence, now: Sure | None) -> Finding:
+    """Held-out samples without labels, or of one class: one answer to all of them may be right."""
+    own = seen.answers.at[seen.last]
+    why = seen.why_no_accuracy() if now is None else "all test labels are of one class"
+    text = f"We cannot tell whether it has learned anything: {why}."
+    if own.answered == 1:
+        text += f" It gives one answer to all {own.count:,} test samples."
+    numbers: Numbers = {} if now is None else {"accuracy": now.value}
+    return Finding("training", text, "cannot tell", numbers)
 
 
 def _broken(seen: Evidence) -> Finding:
@@ -259,9 +269,8 @@ def _checkpoint(seen: Evidence) -> Finding:
     drop, best = seen.drop(), seen.best
     top, now = (None if best is None else seen.accuracy(best)), seen.accuracy(seen.last)
     if drop is None or best is None or top is None or now is None:
-        return Finding(
-            "checkpoint", "We cannot tell which checkpoint is best: there are no labels.", "cannot tell"
-        )
+        text = f"We cannot tell which checkpoint is best: {seen.why_no_accuracy()}."
+        return Finding("checkpoint", text, "cannot tell")
     numbers: Numbers = {"best": best, "accuracy": top.value, "last": now.value}
     if len(seen.numbers) == 1:
         text = f"There is one checkpoint only, with {share_words(now)}: nothing to choose from."

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from undertow.data.plain import as_array
 from undertow.errors import BadData
 
 Entries: TypeAlias = Mapping[str, Tensor]
@@ -133,7 +134,7 @@ def stack_items(items: Iterable[Mapping[str, Any]], where: str) -> dict[str, Any
                 f"{index}."
             )
         for name, value in item.items():
-            columns.setdefault(name, []).append(as_array(value))
+            columns.setdefault(name, []).append(as_array(value, f"{where}, entry {name}"))
     return {name: _stacked(values, f"{where}, entry {name}") for name, values in columns.items()}
 
 
@@ -165,19 +166,8 @@ def _is_text(feature: Any) -> bool:
     )
 
 
-def as_array(values: Any) -> NDArray[Any]:
-    """Whatever holds numbers as a numpy array; one of objects where rows have several lengths."""
-    if isinstance(values, Tensor):
-        values = values.detach().cpu()
-        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
-    try:
-        return np.asarray(values)
-    except ValueError:  # numpy's answer to lists of unequal length
-        return np.empty(len(values), object)
-
-
 def _as_tensor(values: Any, where: str) -> Tensor:
-    array = as_array(values)
+    array = as_array(values, where)
     if array.dtype.kind == "O":
         if any(isinstance(value, Mapping) or not hasattr(value, "__len__") for value in values):
             raise BadData(f"{where}: wanted numbers, got other objects. Leave it out.")

@@ -29,12 +29,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset
 
 from undertow.data.catalogue import Place
 from undertow.data.entries import (
     SampleInputs,
-    as_array,
     count,
     hub_columns,
     is_hub_dataset,
@@ -43,8 +42,10 @@ from undertow.data.entries import (
     stack_items,
 )
 from undertow.data.folder import load_folder
+from undertow.data.items import read_items
 from undertow.data.label_names import number_names
 from undertow.data.numpy_files import read_npys, read_npz, reason_words
+from undertow.data.plain import as_array, class_labels
 from undertow.data.samples import DataSet, Samples, number_classes
 from undertow.data.subset import assemble
 from undertow.data.tables import choose_splits
@@ -122,7 +123,7 @@ def read_pair(source: Any, where: str) -> tuple[Any, Any]:
 def read_samples(x: Any, y: Any, true: Any = None, *, where: str) -> Samples:
     """Inputs with given and, where known, true labels."""
     found = _samples(x, y, where)
-    return found if true is None else _with_true(found, as_array(true), f"{where}, true labels")
+    return found if true is None else _with_true(found, true, f"{where}, true labels")
 
 
 def _split(source: Any, where: str) -> Samples:
@@ -133,7 +134,7 @@ def _samples(x: Any, y: Any, where: str) -> Samples:
     inputs: SampleInputs = (
         read_entries(cast(Mapping[str, Any], x), where) if isinstance(x, Mapping) else _inputs(x, where)
     )
-    labels = _labels(y, f"{where} labels")
+    labels = class_labels(y, f"{where} labels")
     if count(inputs) != len(labels):
         raise BadData(
             f"{where}: wanted one label per sample, got {count(inputs)} samples and {len(labels)} labels."
@@ -216,27 +217,8 @@ def _as_float32(rows: Array) -> Tensor:
         return torch.from_numpy(np.array(rows, np.float32, order="C"))
 
 
-def _labels(y: Any, where: str) -> Tensor:
-    labels = as_array(y)
-    if labels.dtype.kind == "f":
-        raise BadData(
-            f"{where}: wanted whole-number class labels, got {labels.dtype}. "
-            "If they are class numbers, convert them to int64."
-        )
-    if labels.dtype.kind not in "iub":
-        raise BadData(
-            f"{where}: wanted whole-number class labels, got {labels.dtype}. "
-            "Number names with numpy.unique(y, return_inverse=True)."
-        )
-    if labels.ndim != 1:
-        raise BadData(
-            f"{where}: wanted shape (N,), got {labels.shape}. Take the column, or argmax(1) of one-hot rows."
-        )
-    return torch.from_numpy(np.array(labels, np.int64))
-
-
 def _numbers(x: Any, where: str) -> Array:
-    rows = as_array(x)
+    rows = as_array(x, where)
     if rows.dtype.kind not in "iufb":
         ragged = (
             " Samples of several sizes make such an array: resize them." if rows.dtype.kind == "O" else ""
@@ -249,7 +231,7 @@ def _numbers(x: Any, where: str) -> Array:
 
 
 def _read_dataset(dataset: Dataset[Any], where: str) -> tuple[Any, Any]:
-    items = iter(_items(dataset, where))
+    items = read_items(dataset, where)
     first = next(items, None)
     if isinstance(first, Mapping):
         return split_labels(stack_items(_dicts(chain([first], items), where), where), where)
@@ -259,7 +241,7 @@ def _read_dataset(dataset: Dataset[Any], where: str) -> tuple[Any, Any]:
         if not isinstance(item, tuple | list) or len(cast(tuple[Any, ...], item)) != 2:
             raise BadData(f"{where}: wanted pairs (x, y), got {type(item).__name__} at index {index}.")
         x, y = cast(tuple[Any, Any], item)
-        x, y = x if isinstance(x, Mapping) else as_array(x), as_array(y)
+        x, y = x if isinstance(x, Mapping) else as_array(x, where), as_array(y, where)
         if xs and not isinstance(x, Mapping) and x.shape != xs[0].shape:
             raise BadData(
                 f"{where}: wanted samples of shape {xs[0].shape} as at index 0, got {x.shape} at index {index}."
@@ -287,15 +269,6 @@ def _dicts(items: Iterable[Any], where: str) -> Iterator[Mapping[str, Any]]:
                 f"{where}: wanted entries by name as at index 0, got {type(item).__name__} at index {index}."
             )
         yield cast(Mapping[str, Any], item)
-
-
-def _items(dataset: Dataset[Any], where: str) -> Iterable[object]:
-    if isinstance(dataset, IterableDataset):
-        return cast(Iterable[object], dataset)
-    length = getattr(dataset, "__len__", None)
-    if length is None:
-        raise BadData(f"{where}: wanted a Dataset with a length, got one without. Give it __len__.")
-    return (dataset[index] for index in range(length()))
 
 
 # -- files of arrays
@@ -345,8 +318,8 @@ def _from_parts(name: str, parts: Mapping[str, Array], seed: int) -> DataSet:
     return _assemble(name, train, test, classes, seed)
 
 
-def _with_true(samples: Samples, true: Array, where: str) -> Samples:
-    labels = _labels(true, where)
+def _with_true(samples: Samples, true: Any, where: str) -> Samples:
+    labels = class_labels(true, where)
     if len(labels) != len(samples):
         raise BadData(
             f"{where}: wanted one true label per sample, got {len(labels)} for {len(samples)} samples."

@@ -30,6 +30,7 @@ from undertow.data.entries import (
     rows_of,
     shown,
 )
+from undertow.data.plain import MOST_CLASSES, check_dense, check_finite, check_range
 from undertow.errors import BadData
 
 
@@ -129,13 +130,13 @@ class DataSet:
 def check_samples(samples: Samples, classes: int, where: str) -> None:
     """Refuse samples that training could not use, with the index of the first bad one."""
     _check_form(samples.x, samples.y, where)
-    _check_range(samples.y, classes, f"{where} labels")
+    check_range(samples.y, classes, f"{where} labels")
     if samples.true is not None:
-        _check_range(samples.true, classes, f"{where} true labels")
+        check_range(samples.true, classes, f"{where} true labels")
     if not isinstance(samples.x, Tensor):
         return
     if samples.x.is_floating_point():
-        _check_finite(samples.x, where)
+        check_finite(samples.x, where)
     elif samples.x.ndim == 2:
         _check_tokens(samples.x, where)
 
@@ -162,6 +163,21 @@ def number_classes(labels: Tensor, where: str) -> tuple[str, ...]:
     return tuple(map(str, range(len(found))))
 
 
+def names_up_to(*labels: Tensor) -> tuple[str, ...]:
+    """Names "0", "1", ... up to the largest label of any; none without labels. Some may have no sample.
+
+    Raises:
+        BadData: a label is so large that it is no number of a class.
+    """
+    largest = max((int(part.max()) for part in labels if len(part)), default=-1)
+    if largest >= MOST_CLASSES:
+        raise BadData(
+            f"labels: wanted class numbers below {MOST_CLASSES:,}, got {largest}. "
+            "Number the classes from 0 without gaps."
+        )
+    return tuple(map(str, range(1 + largest)))
+
+
 def _form(x: SampleInputs) -> str:
     """What train and test must share: type and shape; of rows by name not the length that tokens are padded to."""
     if isinstance(x, Tensor):
@@ -171,7 +187,9 @@ def _form(x: SampleInputs) -> str:
 
 
 def _check_form(x: SampleInputs, y: Tensor, where: str) -> None:
-    if not isinstance(x, Tensor):
+    if isinstance(x, Tensor):
+        check_dense(x, where)
+    else:
         check_entries(x, where)
     if count(x) == 0:
         raise BadData(f"{where}: wanted at least one sample, got none. Give samples or another split.")
@@ -194,28 +212,6 @@ def _check_tensor(x: Tensor, where: str) -> None:
         raise BadData(
             f"{where}: wanted pixels as uint8 or float, vectors as float or tokens as int64, got {x.dtype} "
             f"of shape {tuple(x.shape)}."
-        )
-
-
-def _check_range(labels: Tensor, classes: int, where: str) -> None:
-    bad = ((labels < 0) | (labels >= classes)).nonzero()
-    if len(bad):
-        at = int(bad[0])
-        raise BadData(
-            f"{where}: wanted class numbers 0 to {classes - 1}, got {int(labels[at])} at index {at}"
-            f" ({len(bad)} such labels). Number the classes from 0."
-        )
-
-
-def _check_finite(x: Tensor, where: str) -> None:
-    # A sum meets any NaN or inf without a mask as large as the data; the mask is made only to find the index.
-    if torch.isfinite(x.sum(dtype=torch.float64)):
-        return
-    bad = (~torch.isfinite(x.flatten(1)).all(1)).nonzero()
-    if len(bad):  # none: the numbers are finite and only their sum is not
-        raise BadData(
-            f"{where}: wanted finite numbers, got NaN or infinity in the sample at index {int(bad[0])}"
-            f" ({len(bad)} such samples). Remove or repair them."
         )
 
 

@@ -29,8 +29,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
 
-from undertow.data.entries import LABELS, as_array, is_hub_dataset, without_texts
-from undertow.errors import BadData
+from undertow.data.entries import LABELS, is_hub_dataset, without_texts
+from undertow.data.items import Collate, counted, guarded
+from undertow.data.plain import as_array
+from undertow.errors import BadData, UndertowError
 
 Inputs = Tensor | dict[str, Tensor]
 Parts = tuple[Inputs, Tensor | None]
@@ -69,7 +71,8 @@ class MapReader:
         workers: int | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        self._dataset, self._collate, self._workers = dataset, collate, workers
+        self._dataset, self._workers = guarded(dataset), workers
+        self._collate = Collate(collate) if collate else PUT_TOGETHER
         self._patience = patience
         self._each: float | None = None
 
@@ -97,19 +100,19 @@ class MapReader:
             yield from self._loader(rows, size, num_workers=workers, **more)
         except Exception as error:  # a sample's own error comes again where it is read here
             self._workers = 0
-            if isinstance(error, RuntimeError):
+            # A worker that died may show as a broken pipe, too: only ours is not about the workers.
+            if not isinstance(error, UndertowError):
                 warnings.warn(
                     f"Worker processes that read samples gave up ({error}). This process reads them now, more slowly.",
                     stacklevel=2,
                 )
 
     def _loader(self, rows: range, size: int, **more: Any) -> DataLoader[Any]:
-        collate = self._collate or collated  # no lambda: it may have to be sent
-        return DataLoader(Subset(self._dataset, rows), batch_size=size, collate_fn=collate, **more)
+        return DataLoader(Subset(self._dataset, rows), batch_size=size, collate_fn=self._collate, **more)
 
     def pick(self, rows: Sequence[int]) -> Inputs:
         """By number."""
-        return parted((self._collate or collated)([self._dataset[row] for row in rows]))[0]
+        return parted(self._collate([self._dataset[row] for row in rows]))[0]
 
     def _count(self, rows: range) -> int:
         if self._workers is None:
@@ -141,13 +144,15 @@ class IterableReader:
 
     def __init__(self, source: Any, *, batched: bool = False) -> None:
         self._source, self._batched = source, batched
+        self._who = type(source).__name__
 
     def read(self, start: int, stop: int | None, size: int) -> Iterator[Parts]:
         """What comes before `start` is read and dropped."""
-        items = chain.from_iterable(map(_rows, self._source)) if self._batched else iter(self._source)
+        read = counted(self._source, self._who, "batch" if self._batched else "sample")
+        items = chain.from_iterable(map(_rows, read)) if self._batched else read
         items = islice(items, start, stop)
         while some := list(islice(items, size)):
-            yield parted(collated(some))
+            yield parted(PUT_TOGETHER(some))
 
     def pick(self, rows: Sequence[int]) -> None:
         """Not without a pass."""
@@ -300,14 +305,10 @@ def _is_hub_stream(source: object) -> bool:
 
 def collated(items: Sequence[Any]) -> Any:
     """Samples as one batch; pictures become uint8 (C, H, W)."""
-    plain = [_plain(item) for item in items]
-    try:
-        return default_collate(plain)
-    except RuntimeError as error:
-        raise BadData(
-            f"samples: wanted all of one shape, got others ({error}). Resize or pad them, or give a DataLoader with a "
-            "collate_fn that does."
-        ) from error
+    return default_collate([_plain(item) for item in items])
+
+
+PUT_TOGETHER = Collate(collated, own=True)
 
 
 def parted(batch: Any) -> Parts:
@@ -317,18 +318,14 @@ def parted(batch: Any) -> Parts:
         names = [name for name in LABELS if name in entries]
         y = entries.pop(names[0]) if names else None
         # A picture or a vector alone is the input itself; several entries go by their names.
-        x = next(iter(entries.values())) if len(entries) == 1 and _lonely(entries) else entries
-        return x, y
+        lonely = len(entries) == 1 and next(iter(entries)) in ("image", "img", "x", "features")
+        return next(iter(entries.values())) if lonely else entries, y
     if isinstance(batch, Tensor):
         return batch, None
     pair = cast("Sequence[Any]", batch)
     if len(pair) != 2:
         raise BadData(f"samples: wanted pairs (x, y), got {len(pair)} parts.")
     return pair[0], pair[1]
-
-
-def _lonely(entries: Mapping[str, Any]) -> bool:
-    return next(iter(entries)) in ("image", "img", "x", "features")
 
 
 def _plain(item: Any) -> Any:
@@ -356,7 +353,7 @@ def _pixels(picture: Any) -> Tensor:
 
 
 def _checked_labels(y: Any, seen: int, where: str) -> Tensor:
-    if not isinstance(y, Tensor) or y.ndim != 1 or y.is_floating_point():
+    if not isinstance(y, Tensor) or y.ndim != 1 or y.is_floating_point() or y.is_complex():
         raise BadData(
             f"{where}: wanted a whole number as label of each sample, got "
             f"{tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__} before sample {seen}."

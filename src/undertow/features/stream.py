@@ -10,11 +10,12 @@ stream that is left half read leaves nothing behind.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from undertow.data.plain import tensor_kind
 from undertow.data.streamed import SampleStream
 from undertow.errors import BadData, BadValue
 from undertow.features.tap import ConvRule, Inputs, Tap, TokenRule, device_of, main_tensor, to_device
@@ -68,10 +69,30 @@ def stream_features(
             batch = prepare(batch)
         with tap:
             output, features = tap(batch)
-        outputs = main_tensor(output).detach()
+        outputs = answers_of(tap.model, output, len(main_tensor(batch)))
         if device is not None:
             outputs, features = outputs.to(device), {name: rows.to(device) for name, rows in features.items()}
         yield Batch(rows, outputs, features)
+
+
+def answers_of(model: nn.Module, output: Any, count: int) -> Tensor:
+    """The tensor that a model's output for `count` samples is about: dense floats, a row for each.
+
+    Raises:
+        BadData: it is none.
+    """
+    found, who = main_tensor(output).detach(), type(model).__name__
+    kind = tensor_kind(found)
+    if kind or not found.is_floating_point():
+        raise BadData(
+            f"{who}: wanted answers as a dense tensor of floats, got {f'a {kind} one' if kind else found.dtype}. "
+            "Give a model that returns its scores."
+        )
+    if not found.ndim or len(found) != count or not found.numel():
+        raise BadData(
+            f"{who}: wanted answers for each sample, a tensor of shape ({count}, ...), got {tuple(found.shape)}."
+        )
+    return found
 
 
 def _batches(x: Inputs, within: slice, size: int) -> Iterator[tuple[slice, Inputs]]:

@@ -128,7 +128,7 @@ class Tap:
         now = _Pass(len(first), mask if isinstance(mask, Tensor) and mask.ndim == 2 else None)
         if INPUT in self.layers:
             # Taken first: the forward pass may change its input in place.
-            plain = first if first.is_floating_point() else first.float()
+            plain = first.detach() if first.is_floating_point() else first.float()
             now.features[INPUT] = plain.reshape(len(plain), -1).clone()
         try:
             self._now = now

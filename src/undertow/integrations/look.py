@@ -40,6 +40,7 @@ from undertow.session.samples import SessionSamples, gather_samples
 from undertow.session.settings import SessionConfig
 from undertow.session.splits import Split, take
 from undertow.shares import Share
+from undertow.training.objective import ONE_OUTPUT
 
 PROBES: dict[str, Callable[[], Probe]] = {
     "masc": MASC, "velpic": VeLPIC, "mean": NearestMean, "lda": LDA,
@@ -62,12 +63,16 @@ class Look:
     suspects: int | None = None  # held-out labels to suspect
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    failed: bool = False  # nothing could be found; the note says why
+    diverged: bool = False  # since there is NaN or infinity in the weights
 
     def measures(self) -> dict[str, float]:
         """Flat numbers by name, as trackers take them."""
         return dict(self._pairs())
 
     def _pairs(self) -> Iterator[tuple[str, float]]:
+        if self.failed:
+            yield "diverged" if self.diverged else "failed", 1.0
         for name, share in {
             "test_accuracy": self.test,
             "train_fit": self.fit,
@@ -114,7 +119,7 @@ class Seen:
 
     def share(self, labels: Tensor | None, among: Tensor | None = None) -> Share | None:
         """How often the model answers as `labels` say, among some samples."""
-        if labels is None:
+        if labels is None or self.outputs.shape[1] == 1:  # one output alone names no class
             return None
         hits = (self.answers == labels)[slice(None) if among is None else among]
         return Share(int(hits.sum()), len(hits)) if len(hits) else None
@@ -186,6 +191,8 @@ class Looker:
         self, at: int, layers: list[str], train: Seen | None, test: Seen | None, began: float
     ) -> Look:
         notes = [] if not isinstance(self._head, str) else [f"d_lr: {self._head}"]
+        if any(seen is not None and seen.outputs.shape[1] == 1 for seen in (train, test)):
+            notes.append(f"answers: {ONE_OUTPUT}")
         if train is not None and train.split.true is not None and train.split.given is not None:
             wrong = train.share(train.split.given, train.split.given != train.split.true)
         else:

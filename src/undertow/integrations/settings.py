@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from typing import Any, Literal, Self, get_args
 
 from undertow.errors import BadValue, unknown
+from undertow.session.field_types import settle
 from undertow.session.settings import ConvRule, TokenRule
 from undertow.training.schedule import CheckpointSchedule, Unit
 
@@ -53,6 +54,7 @@ class WatchConfig:
     """The last epoch or step, where it is known: schedules such as log:20 need it."""
 
     def __post_init__(self) -> None:
+        settle(self)
         if self.schedule.unit != self.looks.unit:
             raise BadValue("measure", f"{self.schedule.unit}s, as in keep", self.measure)
         if self.samples < 10:
@@ -72,7 +74,7 @@ class WatchConfig:
                 raise unknown("setting of a watch", name, known)
         for name in ("layers", "probes"):
             if name in given:
-                given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
+                given[name] = tuple(given[name]) if isinstance(given[name], list) else given[name]
         return cls(**given)
 
     @cached_property

@@ -29,13 +29,14 @@ from torch import nn
 
 from undertow.auditing.audit_run import audit
 from undertow.auditing.outcome import Audit
-from undertow.errors import BadValue, RunProblem, UndertowError
+from undertow.errors import BadValue, RunProblem, UnknownName
 from undertow.features.layers import unwrap
 from undertow.integrations.alarm import alarm
 from undertow.integrations.look import Look, Looker
 from undertow.integrations.processes import is_first
 from undertow.integrations.settings import WatchConfig, is_due
 from undertow.report.page import write_report
+from undertow.session.sight import first_bad_tensor
 from undertow.stored.documents import WatchDocument
 from undertow.stored.door import read_document, write_document
 from undertow.training.record import Recorder
@@ -83,6 +84,7 @@ class Watch:
         self._last: tuple[int, bool] = (-1, False)  # the newest number, and whether it was kept
         self._resumed = False
         self._recorder: Recorder | None = None
+        self._told: set[str] = set()  # what was warned of already
 
     @cached_property
     def looker(self) -> Looker:
@@ -107,27 +109,66 @@ class Watch:
     def moment(
         self, model: nn.Module, at: int, metrics: Mapping[str, float], *, force: bool = False
     ) -> Look | None:
-        """Keep and look where that is due."""
+        """Keep and look where that is due; whatever a look comes to, the checkpoint is kept first."""
         keep = force or is_due(self.config.schedule, at, self.config.last)
-        look = self.look(model, at) if force or is_due(self.config.looks, at, self.config.last) else None
         self._last = (at, keep)
         if keep and is_first():
-            found = {} if look is None else look.measures()
-            numbers = {name.replace("/", "."): value for name, value in {**metrics, **found}.items()}
-            self.recorder.save(unwrap(model), **{self.config.unit: at}, **numbers)  # pyright: ignore[reportArgumentType]
+            self.recorder.save(unwrap(model), **{self.config.unit: at}, **_columns(metrics))  # pyright: ignore[reportArgumentType]
+        look = self.look(model, at) if force or is_due(self.config.looks, at, self.config.last) else None
+        if keep and is_first():
+            if look is not None:
+                self.recorder.add(self.config.unit, at, _columns(look.measures()))
             self.write_state()
         return look
 
     def look(self, model: nn.Module, at: int) -> Look | None:
-        """Look at the model now, whatever the schedule says."""
-        found = self.looker.look(model, at)
+        """Look at the model now, whatever the schedule says; one that gives no numbers is noted, not raised.
+
+        Raises:
+            UndertowError: before the first look, where the samples or the layers asked for are not there.
+        """
+        looker = self.looker
+        try:
+            found = looker.look(model, at)
+        except UnknownName:
+            if not self.looks:
+                raise
+            found = self._failed(model, at, "its layers have other names now")
+        except Exception as error:  # a look is never worth a training, whoever's error it is
+            found = self._failed(model, at, (str(error).splitlines() or [type(error).__name__])[0])
         if found is None:
             return None
         self.looks = [*(other for other in self.looks if other.at < at), found]
-        if self.log is not None:
-            self.log({f"undertow/{name}": value for name, value in found.measures().items()}, at)
-        self._warn()
+        self._logged(found)
+        if not found.failed:
+            self._warn()
         return found
+
+    def _failed(self, model: nn.Module, at: int, reason: str) -> Look:
+        """A look that found nothing, and why: mostly the training has diverged."""
+        bad = first_bad_tensor(unwrap(model))
+        why = f"diverged: NaN or infinity in {bad}" if bad is not None else f"failed: {reason}"
+        self._tell_once(
+            "look",
+            f"undertow's look at {self.config.unit} {at} {why}. The training goes on, checkpoints are kept.",
+        )
+        return Look(at, diverged=bad is not None, failed=True, notes=(why,))
+
+    def _logged(self, found: Look) -> None:
+        if self.log is None:
+            return
+        try:
+            self.log({f"undertow/{name}": value for name, value in found.measures().items()}, found.at)
+        except Exception as error:  # a tracker that is gone is no reason to end a training
+            self._tell_once(
+                "log",
+                f"log= of {type(self).__name__} raised {type(error).__name__}: {error}. The training goes on.",
+            )
+
+    def _tell_once(self, about: str, text: str) -> None:
+        if about not in self._told and is_first():
+            warnings.warn(text, stacklevel=3)
+        self._told.add(about)
 
     def _warn(self) -> None:
         samples = self.looker.samples
@@ -152,9 +193,7 @@ class Watch:
             return None
         try:
             self.audit = self._audited(unwrap(model))
-        except (
-            UndertowError
-        ) as reason:  # the training is done and kept: a report that fails must not undo that
+        except Exception as reason:  # the training is done and kept: a report that fails must not undo that
             warnings.warn(f"undertow wrote no report of {self.path}: {reason}", stacklevel=2)
         return self.audit
 
@@ -221,6 +260,11 @@ class Watch:
         """Say which epoch or step is the last, where nobody said so before."""
         if self.config.last == float("inf"):
             self.config = replace(self.config, last=last)
+
+
+def _columns(numbers: Mapping[str, float]) -> dict[str, float]:
+    """By names that a table and a keyword can have."""
+    return {name.replace("/", "."): value for name, value in numbers.items()}
 
 
 def bare_copy(model: nn.Module) -> nn.Module:

@@ -91,7 +91,7 @@ def choose_checkpoint(
     """
     import pandas as pd
 
-    chosen = config or LabelConfig.of(**settings)
+    chosen = LabelConfig.chosen(config, settings)
     noisy = "noisy" if test is not None else chosen.labels
     if not isinstance(run, Session):
         run = as_run(run, "choose_checkpoint")
@@ -101,6 +101,13 @@ def choose_checkpoint(
     _check_same(found, session)
     gauge = AnswersGauge(session.samples)
     session.visit([gauge])
+    if session.unread:
+        raise BadValue(
+            "choose_checkpoint",
+            "a model whose outputs name classes",
+            "one output",
+            f"That is so: {session.unread}.",
+        )
     held_out = session.config.labels == "noisy" and session.samples.test is not None
     rows = [_row(at, one, found, held_out=held_out) for at, one in session.values(gauge).items()]
     unsure = found.rate.value is None

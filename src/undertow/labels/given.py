@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undertow.data.plain import as_array, check_unmasked, plain_inputs
 from undertow.errors import BadData
 from undertow.labels.shelf import slices
 from undertow.labels.views import View
@@ -67,7 +68,8 @@ def read_labels(labels: Any, classes: int = 0) -> GivenLabels:
 
 def _array(labels: Any) -> np.ndarray:
     """Labels as numpy has them; a list with gaps keeps its gaps, and its numbers stay numbers."""
-    array = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+    check_unmasked(labels, "labels")
+    array = as_array(labels, "labels") if isinstance(labels, Tensor) else np.asarray(labels)
     if array.dtype.kind in "US" and not isinstance(labels, np.ndarray):
         array = np.asarray(labels, dtype=object)  # numpy would write NaN among texts as a text
     if array.dtype.kind != "O" or array.ndim != 1:
@@ -167,8 +169,9 @@ def _spread(rows: Tensor) -> Tensor:
 
 def _rows(given: Any, where: str) -> Tensor:
     if isinstance(given, Tensor):
-        rows = given.detach()
+        rows = plain_inputs(given, where)
     else:
+        check_unmasked(given, where)
         try:
             array = np.asarray(given)
         except ValueError as error:  # numpy's words are of inhomogeneous shapes

@@ -81,7 +81,7 @@ def label_errors(
         progress: is told how the work goes; True shows a bar, False nothing.
         settings: fields of `LabelConfig`.
     """
-    chosen = config or LabelConfig.of(**settings)
+    chosen = LabelConfig.chosen(config, settings)
     if run is None:
         return _without_run(features, labels, pred_probs, chosen, asked_progress(progress))
     if features is not None or labels is not None or pred_probs is not None:
@@ -137,17 +137,6 @@ def _check_count(count: int) -> None:
         raise BadData(f"label_errors: wanted at least {FEWEST_SAMPLES} samples, got {count}.")
 
 
-def _check_inputs(x: Any) -> None:
-    if not isinstance(x, torch.Tensor) or not x.is_floating_point():
-        return
-    bad = torch.cat([~part.flatten(1).isfinite().all(1) for part in x.split(4096)]).nonzero()
-    if len(bad):
-        raise BadData(
-            f"label_errors: wanted finite inputs, got NaN or infinity in {len(bad)} of {len(x)} samples, first in "
-            f"sample {int(bad[0])}. Leave such samples out or fill the gaps."
-        )
-
-
 class LabelSearch:
     """One search in progress."""
 
@@ -156,7 +145,6 @@ class LabelSearch:
         train = session.samples.split(TRAIN)
         self.given, self.true = train.y, train.true
         _check_count(len(self.given))
-        _check_inputs(train.x)
         session.check_fit()
         self.classes = self._count_classes()
         self.names = session.samples.classes

@@ -19,6 +19,7 @@ class LabelConfig(SessionConfig):
 
     verb: ClassVar[str] = "labels"
     lists: ClassVar[tuple[str, ...]] = ("layers",)
+    missing_labels: ClassVar[bool] = True
 
     layers: tuple[str, ...] = (AUTO,)
     """Layers that vote: names, patterns or auto; the inputs vote in any case."""

@@ -140,7 +140,7 @@ def probe_grid(
         progress: is told how the work goes; True shows a bar.
         settings: fields of `GridConfig`.
     """
-    chosen = config or GridConfig.of(**settings)
+    chosen = GridConfig.chosen(config, settings)
     session = session_of(run, train, test, chosen, out=out, progress=progress)
     session.check_fit()
     gauges = grid_gauges(session, chosen.layers, chosen.probes, chosen.fits)

@@ -81,7 +81,7 @@ def repair(
         progress: is told what the work takes; True shows it.
         settings: fields of `RepairConfig`.
     """
-    chosen = config or RepairConfig.of(**settings)
+    chosen = RepairConfig.chosen(config, settings)
     # Held-out labels count as true unless it is said that they are noisy.
     if not isinstance(model, Session):
         chosen = replace(chosen, labels="clean" if chosen.test_noise == 0 else "noisy")

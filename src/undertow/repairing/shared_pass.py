@@ -33,7 +33,7 @@ class SharedPass:
     def said(self) -> Tensor | None:
         """(N,) classes that the model answers on training samples, if another verb asked."""
         found = self.session.value(AnswersGauge(self.session.samples), self.at)
-        return None if found is None else torch.from_numpy(found.said[TRAIN]).long()
+        return None if found is None or found.reason else torch.from_numpy(found.said[TRAIN]).long()
 
     def before(self) -> Tensor | None:
         """What the model answers on held-out samples (N, C)."""

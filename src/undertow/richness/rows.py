@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from undertow.data.plain import check_dense
 from undertow.errors import BadData
 from undertow.features.moments import check_rows
 
@@ -30,6 +31,8 @@ def as_tensor(array: Array) -> Tensor:
 
 def float_rows(array: Array, where: str) -> Tensor:
     """`array` as finite float rows (N, D), at least one; whole numbers become float64."""
+    if isinstance(array, Tensor):
+        check_dense(array, where)
     rows = as_tensor(array)
     if not (rows.is_floating_point() or rows.is_complex()):
         rows = rows.double()
@@ -50,6 +53,8 @@ def same_count(who: str, first: Tensor, second: Tensor) -> None:
 
 def class_numbers(labels: Array, where: str) -> Tensor:
     """`labels` as whole numbers (N,); what they may be is checked where the classes are known."""
+    if isinstance(labels, Tensor):
+        check_dense(labels, where)
     found = as_tensor(labels)
     if found.ndim != 1 or found.is_floating_point() or found.dtype == torch.bool or found.is_complex():
         raise BadData(

@@ -302,6 +302,6 @@ def measure_run(
         progress: is told how the work goes; True shows a bar.
         settings: fields of `SessionConfig`.
     """
-    session = session_of(run, train, test, config or SessionConfig.of(**settings), progress=progress)
+    session = session_of(run, train, test, SessionConfig.chosen(config, settings), progress=progress)
     session.check_fit()
     return RichnessLens()(session)

@@ -7,7 +7,8 @@
 
 Measures, as rows of lens "model" and layer "output": accuracy and loss on both splits, against given and true labels
 where known; memorised, the share of the wrong training labels that the model repeats (where true labels are known);
-answered, how many classes it answers on the test samples: 1 is a collapsed model.
+answered, how many classes it answers on the test samples: 1 is a collapsed model. One output alone names no class
+unless the run says how it was trained: then there are no answers, with the reason.
 """
 
 from __future__ import annotations
@@ -61,12 +62,19 @@ class Loss:
 class AnswersAt:
     """What a model answers."""
 
-    answered: int
+    answered: int | None  # None where outputs name no classes
     count: int
     accuracies: tuple[Accuracy, ...]
     losses: tuple[Loss, ...]
     memorised: Share | None
     said: dict[str, np.ndarray]  # split -> (N,) int32
+    reason: str = ""
+    """Why outputs name no classes; then there are no accuracies."""
+
+    @classmethod
+    def unread(cls, count: int, reason: str) -> AnswersAt:
+        """Of a model whose outputs name no classes."""
+        return cls(None, count, (), (), None, {}, reason)
 
     def accuracy(self, split: str, labels: str | None) -> Share | None:
         """The share of right answers."""
@@ -76,7 +84,7 @@ class AnswersAt:
 
     def rows(self, at: int) -> Iterator[Row]:
         """As tidy rows."""
-        yield Row("model", "answered", at, OUTPUT, self.answered, n=self.count, split=TEST)
+        yield Row("model", "answered", at, OUTPUT, self.answered, n=self.count, split=TEST, note=self.reason)
         for one, loss in zip(self.accuracies, self.losses, strict=True):
             yield share_row(one.share, "model", "accuracy", at, OUTPUT, split=one.split, labels=one.labels)
             note = loss.reason or (loss.kind if loss.low is None else "low, high: 1.96 standard errors")
@@ -121,7 +129,10 @@ class AnswersGauge(Gauge[AnswersAt]):
         said: dict[str, Tensor] = {}
         for name in self._splits:
             outputs, split = sight.outputs(name), sight.session.samples.split(name)
-            said[name] = sight.session.objective(outputs).predict(outputs)
+            objective = sight.session.objective(outputs)
+            if reason := objective.unread(outputs):
+                return AnswersAt.unread(len(outputs), reason)
+            said[name] = objective.predict(outputs)
             for which, labels in split.label_sets().items():
                 hits = int((said[name] == labels).sum())
                 accuracies.append(Accuracy(name, which, Share(hits, len(labels))))
@@ -141,11 +152,13 @@ class AnswersTally:
         self.said: dict[str, list[np.ndarray]] = {}
         self.losses: dict[tuple[str, str], Spread] = {}
         self.kinds: dict[tuple[str, str], str] = {}
+        self.reason = ""
 
     def take(self, session: Session, split: str, batch: Batch) -> None:
         """Take in a batch."""
         outputs = batch.outputs.reshape(len(batch.outputs), -1).cpu()
         objective = session.objective(outputs)
+        self.reason = objective.unread(outputs)
         self.said.setdefault(split, []).append(objective.predict(outputs).to(torch.int32).numpy())
         for which, labels in session.samples.split(split).label_sets().items():
             own, where = labels[batch.rows], (split, which)
@@ -166,10 +179,13 @@ class AnswersTally:
         for where, seen in other.losses.items():
             self.losses[where] = self.losses.get(where, Spread()).merge(seen)
         self.kinds |= other.kinds
+        self.reason = self.reason or other.reason
 
     def found(self, samples: SessionSamples, splits: Sequence[str]) -> AnswersAt:
         """What follows once all samples were seen."""
         said = {name: np.concatenate(self.said[name]) for name in splits}
+        if self.reason:
+            return AnswersAt.unread(len(said[splits[0]]), self.reason)
         accuracies: list[Accuracy] = []
         losses: list[Loss] = []
         for name in splits:

@@ -25,7 +25,7 @@ from undertow.errors import BadValue
 from undertow.files import aside
 
 T = TypeVar("T")
-VERSION = 3
+VERSION = 4
 """Raised when a stored value would no longer be what would be measured now."""
 HASH = 16
 

@@ -28,10 +28,12 @@ from torch.utils.data import (
     default_collate,
 )
 
-from undertow.data.entries import LABELS, as_array, hub_columns, is_hub_dataset, split_labels
+from undertow.data.entries import LABELS, hub_columns, is_hub_dataset, split_labels
+from undertow.data.items import Collate, count_items, counted, read_item, read_items
 from undertow.data.label_names import order_words
 from undertow.data.load import load_data
 from undertow.data.own import read_samples
+from undertow.data.plain import as_array
 from undertow.data.samples import Samples
 from undertow.errors import BadData, unknown
 
@@ -70,7 +72,7 @@ def _plain(source: Any, where: str) -> Any:
         columns = hub_columns(source)
         return columns if any(_is_names(columns.get(name)) for name in LABELS) else source
     if isinstance(source, Dataset) and not isinstance(source, IterableDataset):
-        return _named_pairs(cast("Dataset[Any]", source))
+        return _named_pairs(cast("Dataset[Any]", source), where)
     return source
 
 
@@ -78,14 +80,14 @@ def _unloaded(loader: DataLoader[Any], where: str) -> Any:
     """The Dataset of a loader; one batch of all samples where the loader puts batches together in a way of its own."""
     dataset: Any = loader.dataset
     if isinstance(dataset, IterableDataset):
-        return _batches(list(loader), where)
+        return _batches(list(counted(loader, where, "batch")), where)
     if isinstance(loader.sampler, SubsetRandomSampler):
         dataset = Subset(dataset, sorted(int(at) for at in loader.sampler.indices))
     if loader.collate_fn is default_collate or loader.collate_fn is None:
         return _plain(dataset, where)
-    if not len(dataset):
+    if not count_items(dataset, where):
         raise BadData(f"{where}: wanted at least one sample, got a DataLoader of none.")
-    return _batches([loader.collate_fn([dataset[at] for at in range(len(dataset))])], where)
+    return _batches([Collate(loader.collate_fn)(list(read_items(dataset, where)))], where)
 
 
 def _batches(batches: list[Any], where: str) -> Any:
@@ -101,17 +103,18 @@ def _batches(batches: list[Any], where: str) -> Any:
     raise BadData(f"{where}: wanted batches (x, y) or of entries by name, got {type(first).__name__}.")
 
 
-def _named_pairs(dataset: Dataset[Any]) -> Any:
+def _named_pairs(dataset: Dataset[Any], where: str) -> Any:
     """Pairs of a Dataset whose labels are names; any other Dataset stays as it is."""
-    length = getattr(dataset, "__len__", None)
-    first = dataset[0] if length is not None and length() else None
+    first = (
+        read_item(dataset, 0, where) if hasattr(dataset, "__len__") and count_items(dataset, where) else None
+    )
     if not (
         isinstance(first, tuple | list)
         and len(cast("Sequence[Any]", first)) == 2
         and isinstance(first[1], str)
     ):
         return dataset
-    pairs = [dataset[at] for at in range(length())] if length is not None else []
+    pairs = list(read_items(dataset, where))
     return np.stack([as_array(x) for x, _ in pairs]), [name for _, name in pairs]
 
 
@@ -120,6 +123,8 @@ def _named_pairs(dataset: Dataset[Any]) -> Any:
 
 def _is_names(labels: Any) -> bool:
     if labels is None or isinstance(labels, Tensor | str):
+        return False
+    if not hasattr(labels, "__len__"):
         return False
     kind = np.asarray(labels[:1] if hasattr(labels, "__getitem__") and len(labels) else labels).dtype.kind
     return kind in "US" or (kind == "O" and bool(len(labels)) and isinstance(next(iter(labels)), str))

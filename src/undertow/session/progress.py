@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
+from undertow.errors import BadValue
+
 
 class Progress(Protocol):
     """Whoever wants to see how work goes."""
@@ -115,6 +117,8 @@ def python_progress(given: Progress | bool | None) -> Progress:
     True shows a bar anywhere, False nothing.
     """
     if given is not None and not isinstance(given, bool):
+        if not all(callable(getattr(given, name, None)) for name in ("plan", "step", "close")):
+            raise BadValue("progress", "True, False, or an object with plan, step and close", given)
         return given
     if given is False:
         return NoProgress()

@@ -22,22 +22,26 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from undertow.data.entries import LABELS, SampleInputs, count, hash_inputs, read_entries
-from undertow.data.own import load_arrays, read_samples
-from undertow.data.samples import DataSet, Samples
+from undertow.data.entries import LABELS, SampleInputs, hash_inputs
+from undertow.data.own import is_split, load_arrays, read_samples
+from undertow.data.plain import check_range
+from undertow.data.samples import DataSet, Samples, names_up_to
 from undertow.data.streamed import MapReader, SampleStream, fits, open_reader, read_small
 from undertow.errors import BadData, BadValue
+from undertow.features.stream import count_samples
 from undertow.features.tap import Inputs
 from undertow.session.handed import Handed, as_sources
 from undertow.session.scalings import likeliest_scaling
 from undertow.session.sequences import fitted_to
 from undertow.session.settings import Labels, SessionConfig
-from undertow.session.splits import Split, read_split, seen_before
+from undertow.session.splits import Split, read_inputs, read_split, seen_before
 from undertow.sizes import parse_size
 from undertow.training.run import Run
 from undertow.training.seeds import global_stream, stream
 
 TRAIN, TEST = "train", "test"
+MISSING = -1
+"""In place of a training label that nobody gave, where labels are searched."""
 Taken = TypeVar("Taken", Samples, Split)
 
 
@@ -84,6 +88,12 @@ class SessionSamples:
     def test_labels(self) -> str:
         """What rows call the held-out labels."""
         return "given" if self.labels == "noisy" else "true"
+
+    @property
+    def test_classes(self) -> int:
+        """How many classes the held-out labels have; 0 where there are none."""
+        labels = None if self.test is None else self.test.labels
+        return 0 if labels is None else len(labels.unique())
 
     @property
     def both_labelled(self) -> bool:
@@ -155,6 +165,7 @@ def _fresh(run: Run, seed: int) -> nn.Module:
 
 def _gathered(handed: Handed, scaling: str | None, config: SessionConfig, run: Run | None) -> SessionSamples:
     train, test = handed.train, handed.test
+    known = () if run is None else run.class_names
     if isinstance(train, DataSet):
         data = train if test is None else replace(train, test=_samples(test, TEST))
         return _of_data(data, scaling or data.scaling, config)
@@ -162,10 +173,10 @@ def _gathered(handed: Handed, scaling: str | None, config: SessionConfig, run: R
         _refuse_bytes(part, scaling, run)
     pair = train is not None and test is not None
     if pair and not any(_goes_alone(one) for one in (train, test)):
-        data, own = _data_set(train, test, () if run is None else run.class_names)
+        data, own = _data_set(train, test, known)
         _refuse_bytes(data.train, scaling, run)
         return _of_data(data, scaling or own, config)
-    return _of_parts(train, test, scaling, config)
+    return _of_parts(train, test, scaling, config, handed.classes or known)
 
 
 def _refuse_bytes(source: Any, scaling: str | None, run: Run | None) -> None:
@@ -212,9 +223,17 @@ def _goes_alone(source: Any) -> bool:
 def _data_set(train: Any, test: Any, classes: tuple[str, ...]) -> tuple[DataSet, str]:
     """Both splits as a DataSet, and how its samples are fed unless somebody says otherwise: as they are."""
     if not (isinstance(train, Samples) and isinstance(test, Samples)):
+        train, test = (_as_split(one, where) for one, where in ((train, TRAIN), (test, TEST)))
         return load_arrays((train, test), 0, classes=classes or None), "none"
-    most = int(max(train.y.max(), test.y.max())) + 1
-    return DataSet("given", train, test, tuple(map(str, range(most)))), "none"
+    return DataSet("given", train, test, names_up_to(train.y, test.y)), "none"
+
+
+def _as_split(source: Any, where: str) -> Any:
+    """A split as data sets take it; a list of two means a pair too."""
+    pair = tuple(cast("list[Any]", source)) if isinstance(source, list) else source
+    if not is_split(pair):
+        raise BadValue(where, "(x, y), Samples, a DataSet or a torch Dataset", type(source).__name__)
+    return pair
 
 
 def _of_data(data: DataSet, scaling: str, config: SessionConfig) -> SessionSamples:
@@ -234,26 +253,44 @@ def _of_data(data: DataSet, scaling: str, config: SessionConfig) -> SessionSampl
     return SessionSamples(data.name, data.classes, first, second, scaling, config.labels, **about)
 
 
-def _of_parts(train: Any, test: Any, scaling: str | None, config: SessionConfig) -> SessionSamples:
+def _of_parts(
+    train: Any, test: Any, scaling: str | None, config: SessionConfig, known: tuple[str, ...]
+) -> SessionSamples:
     """One split alone, or two of which one has no labels or is called with several inputs by position."""
-    first = None if train is None else _part(train, TRAIN, config)
-    second = None if test is None else _part(test, TEST, config)
-    if second is not None and config.labels != "noisy":
-        second = Split(second.x, None, second.given)
+    first = None if train is None else _part(train, TRAIN)
+    second = None if test is None else _part(test, TEST)
     if config.labels == "none":
         first, second = (None if part is None else Split(part.x) for part in (first, second))
-    known = [part.labels for part in (first, second) if part is not None and part.labels is not None]
-    names = tuple(map(str, range(1 + max((int(one.max()) for one in known), default=-1))))
+    # Of all samples: a few drawn ones may leave classes out.
+    names = _numbered_names(first, second, known, missing=config.missing_labels)
+    if second is not None and config.labels != "noisy":
+        second = Split(second.x, None, second.labels)
+    first, second = (None if part is None else _drawn(part, config) for part in (first, second))
     labels: Labels = config.labels if second is not None and second.labels is not None else "none"
     return SessionSamples("given", names, first, second, scaling, labels)
 
 
-def _part(source: Any, where: str, config: SessionConfig) -> Split:
+def _numbered_names(
+    train: Split | None, test: Split | None, known: tuple[str, ...], *, missing: bool
+) -> tuple[str, ...]:
+    """The classes by number, after the checks that two labelled splits get; some may have no sample here."""
+    labelled = {
+        name: one for name, one in ((TRAIN, train), (TEST, test)) if one is not None and one.label_sets()
+    }
+    if not labelled:
+        return ()
+    classes = len(known or names_up_to(*(one.y for one in labelled.values())))
+    for where, one in labelled.items():
+        for kind, labels in one.label_sets().items():
+            told = labels[labels != MISSING] if missing and where == TRAIN and kind == "given" else labels
+            check_range(told, classes, f"{where} {kind} labels" if kind == "true" else f"{where} labels")
+    return tuple(map(str, range(classes)))
+
+
+def _part(source: Any, where: str) -> Split:
     if _is_bare(source):
-        found = Split(_bare(source, where))
-    else:
-        found = read_split(_samples(source, where) if isinstance(source, DataSet) else source, where)
-    return _drawn(found, config)
+        return Split(_bare(source, where))
+    return read_split(_samples(source, where) if isinstance(source, DataSet) else source, where)
 
 
 def _samples(source: Any, where: str) -> Samples:
@@ -289,8 +326,8 @@ def _is_positional(source: Any) -> bool:
 
 
 def _bare(given: Any, where: str) -> Inputs:
-    x = read_entries(cast("Mapping[str, Any]", given), where) if isinstance(given, Mapping) else given
-    if not count(x):
+    x = read_inputs(given, where)
+    if not count_samples(x):
         raise BadData(f"{where}: wanted samples, got none.")
     return x
 

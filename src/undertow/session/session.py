@@ -33,6 +33,7 @@ from undertow.features.layers import resolve_layers
 from undertow.session.behaviour import behaviour_of
 from undertow.session.cache import Cache
 from undertow.session.checkpoints import choose
+from undertow.session.field_types import folder
 from undertow.session.progress import NoProgress, Progress, asked_progress
 from undertow.session.reader import Reader
 from undertow.session.samples import TEST, TRAIN, SessionSamples, gather_samples
@@ -86,10 +87,10 @@ class Session(Visiting):
         """
         super().__init__()
         self.run = as_run(run, "session")
-        self.config = config or SessionConfig.of(**settings)
+        self.config = SessionConfig.chosen(config, settings)
         self._given = (train, test)
         self.checkpoints = choose(self.run, self.config.checkpoints)
-        self.out = Path(out or self.run.path)
+        self.out = folder(out, self.run.path)
         own = self.run.path / FOLDER
         self.cache = Cache(self.out / FOLDER, None if own == self.out / FOLDER else own)
         self.progress = asked_progress(progress)
@@ -146,7 +147,9 @@ class Session(Visiting):
         train = self.samples.train
         if train is None or train.labels is None:
             return False
-        few = train.take(torch.arange(min(TRIED, len(train))))
+        few = train.take((train.y >= 0).nonzero()[:TRIED, 0])  # some may lack a label
+        if not len(few.y):
+            return False
         said = self.reader(self.model(at)).answers(few.x)
         hits = int((said.reshape(len(said), -1).argmax(1) == few.y).sum())
         chance = float(few.y.bincount().max()) / len(few)
@@ -239,10 +242,14 @@ class Session(Visiting):
         return {name: self._widths[name] for name in layers}
 
     @cached_property
+    def _few_outputs(self) -> Tensor:
+        few = self.splits()[0].trial()
+        return next(self.reader(self.example_model).stream(few, ["input"])).outputs
+
+    @property
     def outputs(self) -> int:
         """How many numbers the model answers for a sample; 0 where they are not one row of numbers."""
-        few = self.splits()[0].trial()
-        found = next(self.reader(self.example_model).stream(few, ["input"])).outputs
+        found = self._few_outputs
         return found.shape[1] if found.ndim == 2 else 0
 
     def splits(self) -> list[Split]:
@@ -268,6 +275,12 @@ class Session(Visiting):
             return Objective("ce", outputs.shape[1])
         classes = len(self.samples.classes) or outputs.shape[1]
         return Objective(trained.loss, classes, trained.alpha, trained.target)
+
+    @cached_property
+    def unread(self) -> str:
+        """Why the model's outputs name no classes; nothing where they do."""
+        found = self._few_outputs.reshape(len(self._few_outputs), -1)
+        return self.objective(found).unread(found)
 
     @property
     def tokens_by_name(self) -> bool:

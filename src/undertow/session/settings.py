@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 from undertow.crew.engine import Engine
 from undertow.errors import BadValue, unknown
+from undertow.session.field_types import settle
 from undertow.sizes import check_whole, parse_size
 
 Labels = Literal["clean", "noisy", "none"]
@@ -30,6 +31,12 @@ class SessionConfig:
     verb: ClassVar[str] = "session"
     lists: ClassVar[tuple[str, ...]] = ()
     """Fields for which a single name stands for a list of one."""
+    missing_labels: ClassVar[bool] = False
+    """Whether training samples may lack a label, as -1."""
+    examples: ClassVar[dict[str, str]] = {
+        "checkpoints": "For example all, last, every:5 or [0, 10, 60].", "memory": "For example 2GB.",
+    }  # fmt: skip
+    """What to write, for fields whose type does not say it."""
 
     checkpoints: str = "all"
     """all, last, every:5 or a list such as 0,10,60."""
@@ -61,6 +68,7 @@ class SessionConfig:
     """Of one worker on Ray."""
 
     def __post_init__(self) -> None:
+        settle(self)
         if self.labels not in get_args(Labels):
             raise BadValue("labels", "clean, noisy or none", self.labels)
         if self.samples is not None:
@@ -83,14 +91,23 @@ class SessionConfig:
             if name not in known:
                 raise unknown(f"{cls.verb} setting", name, known)
         for name in cls.lists:
-            if name in given:
-                one = isinstance(given[name], str) or callable(given[name])
-                given[name] = (given[name],) if one else tuple(given[name])
-        numbers = given.get("checkpoints")
-        if numbers is not None and not isinstance(numbers, str):
-            listed = [numbers] if isinstance(numbers, int) else cast("Iterable[int]", numbers)
-            given["checkpoints"] = ",".join(map(str, listed))
+            if name in given and _is_listing(given[name]):
+                given[name] = tuple(given[name])
+        if _is_listing(numbers := given.get("checkpoints", "")):
+            given["checkpoints"] = ",".join(map(str, cast("Iterable[object]", numbers)))
         return cls(**given)
+
+    @classmethod
+    def chosen(cls, config: object, settings: dict[str, Any]) -> Self:
+        """The configuration given, or one of these settings."""
+        if config is None:
+            return cls.of(**settings)
+        if not isinstance(config, cls):
+            hint = "Or give its fields by name."
+            raise BadValue(
+                f"{cls.verb}(config=...)", f"an object of {cls.__name__}", type(config).__name__, hint
+            )
+        return config
 
     def shared(self) -> dict[str, Any]:
         """The fields that all verbs have."""
@@ -99,3 +116,10 @@ class SessionConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return asdict(self)
+
+
+def _is_listing(given: Any) -> bool:
+    """Whether this holds several values: lists, ranges, sets, arrays; no text."""
+    return (
+        isinstance(given, Iterable) and not isinstance(given, str | bytes) and getattr(given, "ndim", 1) == 1
+    )

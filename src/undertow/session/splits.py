@@ -19,7 +19,9 @@ from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
 from undertow.data.entries import SampleInputs, is_hub_dataset, read_entries, trial_rows
+from undertow.data.items import count_items, read_item, read_items
 from undertow.data.own import read_pair
+from undertow.data.plain import all_tensors, as_array, check_finite, class_labels, plain_inputs
 from undertow.data.samples import Samples
 from undertow.data.streamed import SampleStream
 from undertow.errors import BadData, BadValue, UndertowError
@@ -76,9 +78,9 @@ def read_split(source: Any, where: str, *, true: bool = False) -> Split:
     if isinstance(source, Split):
         return source
     if isinstance(source, Samples):
-        if true and source.true is not None:
-            return Split(source.x, None, source.true)
-        return Split(source.x, source.y, source.true)
+        found = _checked(source.x, source.y, where)
+        right = None if source.true is None else class_labels(source.true, f"{where} true labels")
+        return Split(found.x, None if true and right is not None else found.given, right)
     if isinstance(source, Mapping) or is_hub_dataset(source):
         return _checked(*read_pair(source, where), where)
     if isinstance(source, Dataset):
@@ -89,13 +91,12 @@ def read_split(source: Any, where: str, *, true: bool = False) -> Split:
 
 
 def _collated(dataset: Dataset[Any], where: str) -> tuple[Any, Any]:
-    length = getattr(dataset, "__len__", None)
-    if length is None or not length():
+    if not count_items(dataset, where):
         raise BadData(f"{where}: wanted a Dataset with a length of at least 1, got {type(dataset).__name__}.")
     try:
-        if isinstance(dataset[0], Mapping):
+        if isinstance(read_item(dataset, 0, where), Mapping):
             return read_pair(dataset, where)
-        x, y = default_collate([dataset[index] for index in range(length())])
+        x, y = default_collate(list(read_items(dataset, where)))
     except UndertowError:
         raise
     except (RuntimeError, TypeError, ValueError) as error:
@@ -105,18 +106,29 @@ def _collated(dataset: Dataset[Any], where: str) -> tuple[Any, Any]:
 
 
 def _checked(x: Any, y: Any, where: str) -> Split:
-    plain = cast("Inputs", x if isinstance(x, Tensor | Mapping | tuple | list) else _array(x, where))
-    inputs = _named(plain, where) if isinstance(plain, Mapping) else plain
-    labels = y.detach().cpu() if isinstance(y, Tensor) else _array(y, f"{where} labels")
-    if labels.ndim != 1 or labels.is_floating_point():
-        raise BadData(
-            f"{where} labels: wanted class numbers of shape (N,), got {labels.dtype} of shape {tuple(labels.shape)}."
-            " Targets of a regression have no classes to repair."
-        )
+    inputs, labels = read_inputs(x, where), class_labels(y, f"{where} labels")
     count = count_samples(inputs)
     if len(labels) != count:
         raise BadData(f"{where}: wanted one label per sample, got {count} samples and {len(labels)} labels.")
-    return Split(inputs, labels.long())
+    return Split(inputs, labels)
+
+
+def read_inputs(x: Any, where: str) -> Inputs:
+    """Inputs in one tensor, by name, or by position: dense, finite numbers."""
+    if isinstance(x, Mapping):
+        return _named(cast("Mapping[str, Any]", x), where)
+    if all_tensors(x):
+        return tuple(_tensor(part, where) if isinstance(part, Tensor) else part for part in x)
+    return _tensor(x if isinstance(x, Tensor) else _array(x, where), where)
+
+
+def _tensor(x: Tensor, where: str) -> Tensor:
+    found = plain_inputs(x, where)
+    if not found.ndim:
+        raise BadData(f"{where}: wanted samples, one for each row, got a single number.")
+    if found.is_floating_point():
+        check_finite(found, where)
+    return found
 
 
 def _named(x: Mapping[str, Any], where: str) -> Inputs:
@@ -126,13 +138,13 @@ def _named(x: Mapping[str, Any], where: str) -> Inputs:
 
 
 def _array(values: Any, where: str) -> Tensor:
-    array = np.asarray(values)
+    array = as_array(values, where)
     if array.dtype.kind not in "iufb":
         raise BadData(f"{where}: wanted numbers, got {array.dtype}.")
-    array = array.astype(np.float32) if array.dtype.kind == "f" else array
-    return torch.from_numpy(
-        array if array.flags.writeable else array.copy()
-    )  # columns of pandas are read-only
+    kinds = {"f": np.float32, "b": np.bool_}
+    kind = np.uint8 if array.dtype == np.uint8 else kinds.get(array.dtype.kind, np.int64)
+    with np.errstate(over="ignore"):  # what is too large becomes infinity, and that is refused by its index
+        return torch.from_numpy(np.array(array, kind, order="C"))
 
 
 def check_labels(split: Split, classes: int, where: str, *, every_class: bool = False) -> None:

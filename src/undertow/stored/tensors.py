@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -26,6 +27,7 @@ from undertow.stored.door import check_regular, opened
 from undertow.stored.seals import BLANK, digest_of
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 CONTENT, HEADER = "undertow.content", "undertow.header"
@@ -71,6 +73,19 @@ def write_tensors_part(
         number = re.search(r"os error (\d+)", str(error))
         raise OSError(int(number.group(1)) if number else 5, str(error)) from error
     seal_file(part)
+
+
+@cache
+def storable(dtype: torch.dtype) -> bool:
+    """Whether the format holds numbers of this type."""
+    import torch
+    from safetensors.torch import save
+
+    try:
+        save({"x": torch.empty(0, dtype=dtype)})
+    except (KeyError, ValueError, RuntimeError):
+        return False
+    return True
 
 
 def seal_file(part: Path) -> None:

@@ -23,9 +23,10 @@ import torch
 from torch import Tensor, nn
 
 from undertow.errors import BadData, BadValue
+from undertow.features.compatibility import explained
 from undertow.features.layers import named_layers, resolve_layers, unwrap
 from undertow.features.stopping import copied, evaluating
-from undertow.features.stream import count_samples, rows_of
+from undertow.features.stream import answers_of, count_samples, rows_of
 from undertow.features.tap import Inputs, call, device_of, main_tensor, to_device
 from undertow.temporal.compose_split import Cut, Deep, capture, chain_after
 from undertow.temporal.cuts_trace import Timeline, trace
@@ -106,11 +107,11 @@ class _CutTrials:
         device = device_of(self.model)
         self.inputs = to_device(rows_of(x, slice(0, few)), device)
         self.others = to_device(rows_of(x, slice(few, 2 * few)), device)
+        with explained(self.model, self.inputs, "cuts"), evaluating(self.model), torch.no_grad():
+            self.answer = answers_of(self.model, call(self.model, self.inputs), count_samples(self.inputs))
+            alone = self._answer_alone()
         self.line: Timeline = trace(self.model, self.inputs)
         self.names = named_layers(self.model)
-        with evaluating(self.model), torch.no_grad():
-            self.answer = main_tensor(call(self.model, self.inputs))
-            alone = self._answer_alone()
         self.whole = "" if same_answers(alone, self.answer[:1]) else (
             "the network's answer to a sample depends on the others in its batch"
         )  # fmt: skip

@@ -14,9 +14,10 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 
-from undertow.errors import BadValue
+from undertow.errors import BadValue, UndertowError
 
 ModelFactory = Callable[..., nn.Module]
 
@@ -46,6 +47,14 @@ def ask_model(factory: ModelFactory, settings: Callable[[], dict[str, Any]]) -> 
     except TypeError as error:
         raise BadValue(
             "model function", "a function without arguments", factory, f"It says: {error}."
+        ) from error
+    except (UndertowError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # whatever a user's code raises
+        name = getattr(factory, "__qualname__", None) or type(factory).__name__
+        said = (str(error).strip().splitlines() or ["nothing more"])[0].rstrip(".")
+        raise BadValue(
+            f"model function {name}", "an untrained model", type(error).__name__, f"It says: {said}."
         ) from error
     if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadValue("model function", "an nn.Module as its answer", type(model).__name__)

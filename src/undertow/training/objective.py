@@ -19,6 +19,11 @@ from torch.nn import functional
 
 from undertow.training.config import Loss, Target
 
+ONE_OUTPUT = (
+    "its one output may be a log-odds, a chance or a number; for log-odds z, give a model that answers (0, z)"
+)
+"""Why an output that stands alone names no class."""
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -45,6 +50,10 @@ class Objective:
         if self.target == "scalar":
             return (outputs[:, 0] * self.alpha).round().long()
         return outputs.argmax(1)
+
+    def unread(self, outputs: Tensor) -> str:
+        """Why outputs (N, C) name no classes; nothing where they do."""
+        return ONE_OUTPUT if self.target == "classes" and outputs.shape[1] == 1 else ""
 
     def _targets(self, outputs: Tensor, labels: Tensor) -> Tensor:
         # bfloat16 outputs (autocast) have targets of float32: 1 / 0.3 would be off by a sixth of a per cent.

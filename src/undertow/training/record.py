@@ -13,11 +13,12 @@ file carries its own metrics, so that a killed process loses at most the checkpo
 
 from __future__ import annotations
 
-import queue
+import os
 import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -26,36 +27,39 @@ from typing import Any, BinaryIO, Self
 import torch
 from torch import Tensor, nn
 
+from undertow.data.plain import tensor_kind
 from undertow.errors import BadValue, RunProblem
 from undertow.files import aside
 from undertow.outputs import as_path
 from undertow.sizes import check_whole
 from undertow.stored.archives import seal_archive
 from undertow.stored.tables import METRICS, read_rows, write_table
-from undertow.stored.tensors import write_tensors
+from undertow.stored.tensors import storable, write_tensors
 from undertow.training.facts import RunFacts, run_mark
 from undertow.training.own_checkpoint import checkpoint_path, checkpoint_words
 from undertow.training.schedule import Unit
 
 METRICS_EVERY = 1.0
 """Seconds between two writings of metrics.parquet; the files of the checkpoints carry the same numbers."""
+MOST_WAITING = 2
+"""Copies of a model that wait in memory at most."""
 
 
 class Writer:
-    """One thread that does jobs in order; a failed job is raised to whoever comes next."""
+    """Does jobs in order in a thread of its own; a failed job is raised to whoever comes next."""
 
     def __init__(self) -> None:
-        self._jobs: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=2)
-        self._failures: list[Exception] = []
-        self._thread = threading.Thread(
-            target=_work, args=(self._jobs, self._failures), name="undertow-writer", daemon=True
-        )
-        self._thread.start()
+        self._jobs = _Jobs()
         # Runs when the writer is forgotten or the process ends, whichever is first.
-        self._finish = weakref.finalize(self, _stop, self._jobs, self._thread, self._failures)
+        self._finish = weakref.finalize(self, _stop, self._jobs)
 
     def do(self, job: Callable[[], None]) -> None:
         """Queue a job; waits while two are waiting already."""
+        if self._jobs.elsewhere:
+            raise RunProblem(
+                f"This recorder belongs to process {self._jobs.process}, of which this one is a fork: only that one "
+                "writes. Save there, or make a Recorder of another folder here."
+            )
         self._raise_failure()
         if not self.open:
             raise RunProblem("This recorder is closed. Make a new one to go on recording.")
@@ -64,41 +68,78 @@ class Writer:
     @property
     def open(self) -> bool:
         """Whether jobs are still taken."""
-        return self._finish.alive
+        return self._finish.alive and not self._jobs.elsewhere
 
     def close(self) -> None:
-        """Wait for all jobs and raise what went wrong."""
+        """Wait for all jobs and raise what went wrong; a forked process has nothing to wait for."""
+        if self._jobs.elsewhere:
+            return
         if self._finish.detach():
-            _drain(self._jobs, self._thread)
+            self._jobs.drain()
         self._raise_failure()
 
     def _raise_failure(self) -> None:
-        if self._failures:
-            raise self._failures[0]
+        if self._jobs.failures:
+            raise self._jobs.failures[0]
 
 
-def _work(jobs: queue.Queue[Callable[[], None] | None], failures: list[Exception]) -> None:
-    while (job := jobs.get()) is not None:
-        if failures:
-            continue  # what follows a failed write would leave a gap before it
+class _Jobs:
+    """Jobs that wait, and a thread that lives as long as there are any: a recorder at rest leaves nothing behind."""
+
+    def __init__(self) -> None:
+        self.failures: list[Exception] = []
+        self.process = os.getpid()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._changed = threading.Condition()
+        self._busy = False
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether this is a forked copy: the thread is in the other process, and so may be the lock's holder."""
+        return os.getpid() != self.process
+
+    def put(self, job: Callable[[], None]) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._waiting) < MOST_WAITING)
+            self._waiting.append(job)
+            if self._busy:
+                return
+            self._busy = True
         try:
-            job()
-        except Exception as error:  # the error belongs to the thread that asked for the job
-            failures.append(error)
+            # No daemon: a process that ends waits for what is not written yet, and none dies within a library.
+            threading.Thread(target=self._work, name="undertow-writer").start()
+        except RuntimeError:  # an interpreter that ends starts no threads
+            self._work()
+
+    def drain(self) -> None:
+        """Wait until nothing is left to do."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._busy)
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            try:
+                if not self.failures:  # what follows a failed write would leave a gap before it
+                    job()
+            except Exception as error:  # the error belongs to the thread that asked for the job
+                self.failures.append(error)
+
+    def _next(self) -> Callable[[], None] | None:
+        """The next job; without any the thread ends."""
+        with self._changed:
+            job = self._waiting.popleft() if self._waiting else None
+            self._busy = job is not None
+            self._changed.notify_all()
+            return job
 
 
-def _drain(jobs: queue.Queue[Callable[[], None] | None], thread: threading.Thread) -> None:
-    jobs.put(None)
-    thread.join()
-
-
-def _stop(
-    jobs: queue.Queue[Callable[[], None] | None], thread: threading.Thread, failures: list[Exception]
-) -> None:
+def _stop(jobs: _Jobs) -> None:
     """End a writer that nobody closed; nobody is left to raise to, so a failure is printed."""
-    _drain(jobs, thread)
-    if failures:
-        print(f"undertow: {failures[0]}", file=sys.stderr)  # noqa: T201
+    if jobs.elsewhere:
+        return
+    jobs.drain()
+    if jobs.failures:
+        print(f"undertow: {jobs.failures[0]}", file=sys.stderr)  # noqa: T201
 
 
 def _whole(unit: Unit, number: object) -> int:
@@ -109,9 +150,15 @@ def _whole(unit: Unit, number: object) -> int:
 
 
 def _number(name: str, value: object) -> float:
+    if not name.isascii() and name != name.encode(errors="replace").decode():
+        raise BadValue("Recorder.save", "names of metrics that are text", name)
+    if isinstance(value, Tensor) and (kind := tensor_kind(value)):
+        raise BadValue(f"Recorder.save({name}=...)", "a number", f"a {kind} tensor")
     try:
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except OverflowError:
+        raise BadValue(f"Recorder.save({name}=...)", "a number that fits a float", "a larger one") from None
+    except (TypeError, ValueError, RuntimeError):
         raise BadValue(f"Recorder.save({name}=...)", "a number", value) from None
 
 
@@ -161,6 +208,12 @@ class Recorder:
         self.keep(snapshot(model), unit, at, row)
         self.rows[:] = [*(other for other in self.rows if other.get(unit) != at), row]
         self.write_metrics()
+
+    def add(self, unit: Unit, at: int, numbers: Mapping[str, float]) -> None:
+        """More numbers of a moment that was saved, found later; the checkpoint's file has those of before."""
+        found = {name: _number(name, value) for name, value in numbers.items()}
+        self.rows[:] = [row | found if row.get(unit) == at else row for row in self.rows]
+        self.write_metrics(now=True)
 
     def keep(self, weights: dict[str, Tensor], unit: Unit, at: int, row: Mapping[str, Any]) -> None:
         """Write weights that nobody else will change."""
@@ -223,6 +276,15 @@ def snapshot(model: nn.Module) -> dict[str, Tensor]:
                 "a tensor",
                 type(value).__name__,
                 "Remove the module's get_extra_state or save that part yourself.",
+            )
+        if kind := tensor_kind(value):
+            raise BadValue(
+                f"checkpoint entry {name!r}", "a dense tensor that holds numbers", f"a {kind} one",
+                "Give the model numbers, or save that part yourself.",
+            )  # fmt: skip
+        if not storable(value.dtype):
+            raise BadValue(
+                f"checkpoint entry {name!r}", "numbers of a type that safetensors holds", str(value.dtype)
             )
         copies[name.removeprefix("_orig_mod.")] = value.detach().to("cpu", copy=True).contiguous()
     return copies
