@@ -31,6 +31,9 @@ class AuditConfig(SessionConfig):
 
     verb: ClassVar[str] = "audit"
     lists: ClassVar[tuple[str, ...]] = ("layers", "lenses", "probes", "fits")
+    examples: ClassVar[dict[str, str]] = {
+        **SessionConfig.examples, "lenses": f"Known: {', '.join(LENSES)}."
+    }  # fmt: skip
 
     layers: tuple[str, ...] = ("auto",)
     """Names or patterns of layers to probe and cut at; auto takes the model's own choice."""

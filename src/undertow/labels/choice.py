@@ -101,13 +101,6 @@ def choose_checkpoint(
     _check_same(found, session)
     gauge = AnswersGauge(session.samples)
     session.visit([gauge])
-    if session.unread:
-        raise BadValue(
-            "choose_checkpoint",
-            "a model whose outputs name classes",
-            "one output",
-            f"That is so: {session.unread}.",
-        )
     held_out = session.config.labels == "noisy" and session.samples.test is not None
     rows = [_row(at, one, found, held_out=held_out) for at, one in session.values(gauge).items()]
     unsure = found.rate.value is None
@@ -130,6 +123,9 @@ def _reason(*, held_out: bool, unsure: bool) -> str:
 
 
 def _check_same(found: LabelErrors, session: Session) -> None:
+    if session.unread:
+        hint = f"That is so: {session.unread}."
+        raise BadValue("choose_checkpoint", "a model whose outputs name classes", "one output", hint)
     given = session.samples.split(TRAIN).y
     if not found.given.equal(given):
         several = f"{len(found.given)} " if len(found.given) != len(given) else ""

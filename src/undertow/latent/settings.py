@@ -19,6 +19,9 @@ class GridConfig(SessionConfig):
 
     verb: ClassVar[str] = "probe"
     lists: ClassVar[tuple[str, ...]] = ("layers", "probes", "fits")
+    examples: ClassVar[dict[str, str]] = {
+        **SessionConfig.examples, "probes": f"Known: {', '.join(PROBE_NAMES)}."
+    }  # fmt: skip
 
     layers: tuple[str, ...] = ("auto",)
     """Names or patterns of layers; auto takes the model's own choice."""

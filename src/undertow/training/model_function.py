@@ -51,14 +51,17 @@ def ask_model(factory: ModelFactory, settings: Callable[[], dict[str, Any]]) -> 
     except (UndertowError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # whatever a user's code raises
-        name = getattr(factory, "__qualname__", None) or type(factory).__name__
-        said = (str(error).strip().splitlines() or ["nothing more"])[0].rstrip(".")
-        raise BadValue(
-            f"model function {name}", "an untrained model", type(error).__name__, f"It says: {said}."
-        ) from error
+        raise _failed(factory, error) from error
     if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadValue("model function", "an nn.Module as its answer", type(model).__name__)
     return model
+
+
+def _failed(factory: ModelFactory, error: Exception) -> BadValue:
+    """The error for a function that raises one of its own."""
+    name = getattr(factory, "__qualname__", None) or type(factory).__name__
+    said = (str(error).strip().splitlines() or ["nothing more"])[0].rstrip(".")
+    return BadValue(f"model function {name}", "an untrained model", type(error).__name__, f"It says: {said}.")
 
 
 def _arguments(factory: ModelFactory) -> tuple[list[str], list[str]]:
