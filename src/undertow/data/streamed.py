@@ -31,6 +31,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, defau
 
 from undertow.data.entries import LABELS, is_hub_dataset, without_texts
 from undertow.data.items import Collate, counted, guarded
+from undertow.data.lost_workers import put_away
 from undertow.data.plain import as_array
 from undertow.errors import BadData, UndertowError
 
@@ -100,12 +101,11 @@ class MapReader:
             yield from self._loader(rows, size, num_workers=workers, **more)
         except Exception as error:  # a sample's own error comes again where it is read here
             self._workers = 0
+            put_away(error)
             # A worker that died may show as a broken pipe, too: only ours is not about the workers.
             if not isinstance(error, UndertowError):
-                warnings.warn(
-                    f"Worker processes that read samples gave up ({error}). This process reads them now, more slowly.",
-                    stacklevel=2,
-                )
+                gave_up = f"Worker processes that read samples gave up ({error})."
+                warnings.warn(f"{gave_up} This process reads them now, more slowly.", stacklevel=2)
 
     def _loader(self, rows: range, size: int, **more: Any) -> DataLoader[Any]:
         return DataLoader(Subset(self._dataset, rows), batch_size=size, collate_fn=self._collate, **more)
