@@ -163,7 +163,7 @@ def test_intervention_claims_need_five_seeds():
 
 
 def test_forgetting_needs_more_than_chance():
-    def rows(case, sure, fall, seed=0):
+    def rows(case, sure, fall, seed=0, settling=0.0):
         where = {"seed": seed, "layer": "layer1", "split": "train", "checkpoint": 1000, "case": case}
         made = [
             {
@@ -172,7 +172,9 @@ def test_forgetting_needs_more_than_chance():
             }
             for at in range(40)
         ]
+        own = {**where, "layer": "output"}
         for at in range(40):
+            made.append({**row("loss", 0.01 * (1 + settling * (40 - at)), shallow=300 + at), **own})
             made.append({**row("loss", fall * (40 - at), shallow=300 + at), **where})
             made.append({**row("accuracy", 1 - fall * (40 - at), shallow=300 + at), **where})
         return [*made, *state(case, seed)]
@@ -182,6 +184,12 @@ def test_forgetting_needs_more_than_chance():
     assert (found[0].agree, found[0].of, found[2].agree) == (3, 3, 3)
     found = verdicts("temporal/forgetting", [line for net in nets for line in rows(net, 1, 0.001)])
     assert found[2].agree == 0  # one of forty is chance
+    falling = verdicts("temporal/forgetting", rows(RESNET_CASE, 10, 0.001, settling=0.1))[2]
+    assert falling.holds is None  # later deep parts are better by themselves
+    assert "own loss still falls" in falling.numbers
+    whole = verdicts("temporal/forgetting", rows(RESNET_CASE, 10, 0.0))[0]
+    assert whole.holds is None
+    assert "nothing is left to forget" in whole.numbers
     flat, steep = (verdicts("temporal/forgetting", rows(MLP_CASE, 0, fall))[1] for fall in (0.0001, 0.01))
     assert (flat.holds, steep.holds) == (True, False)
     split = [*rows(RESNET_CASE, 9, 0.001), *rows(RESNET_CASE, 9, -0.001, seed=1)]

@@ -183,7 +183,10 @@ vit = Study(
     },
     claims=(
         Claim("the model's test accuracy peaks early and falls", over_cases(peak_and_fall, "every"), FITTED, ours=True),
-        Claim("MASC's best layer ends above the model", over_cases(stands_above("masc"), "every"), FITTED, ours=True),
+        Claim(
+            "MASC's best layer ends above the model", over_cases(stands_above("masc"), "every"), FITTED, ours=True,
+            cause="the ViT's: of 64 units subspaces read .59 where one vector a class reads .66 (a degree of .2)",
+        ),
         Claim(
             "VeLPIC's best layer ends above the model", over_cases(stands_above("velpic"), "every"), FITTED, ours=True
         ),

@@ -22,7 +22,7 @@ from undertow.studies.latent.corrupted_networks import (
     cases,
     scaled,
 )
-from undertow.studies.latent.probe_claims import Judge, over_cases
+from undertow.studies.latent.probe_claims import Judge, over_cases, scatter
 from undertow.studies.latent.probe_curves import by_case, degree_of, first_nets, layers, probe_curve
 from undertow.studies.recipe import Case, ScaleChange, Study
 
@@ -114,9 +114,15 @@ def _edited_wins(when: str, moment: Callable[[int], int | str]) -> Callable[[Fin
             alone, changed = (
                 found.mean(one, "epoch_accuracy", checkpoint=moment(at)) for one in (left, edited)
             )
-            words = f"{number(alone)} alone, {number(changed)} edited"
+            words, unsure = (
+                f"{number(alone)} alone, {number(changed)} edited",
+                scatter(found, edited, alone, changed),
+            )
+            near = abs(changed - alone) <= unsure
+            words += f", less apart than test samples scatter ({number(unsure)})" * near
             if degree_of(edited) > 0:
-                judged.append(CaseVerdict(edited.replace(f", {_EDITED}", ""), changed > alone, words))
+                told = None if near else changed > alone
+                judged.append(CaseVerdict(edited.replace(f", {_EDITED}", ""), told, words))
         return ClaimVerdict.of_cases(judged, "most", f"{when}, ")
 
     return check

@@ -10,6 +10,7 @@ rows = curves(run, case="mlp", seed=0)                                   # figur
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -41,33 +42,34 @@ from undertow.training.seeds import stream
 
 def step_equations(
     run: Run, *, case: str, seed: int, checkpoints: str = "last", batches: int = 64, inputs: int = 8,
-    step_batch: int | None = None,
+    step_batch: int | None = None, small: float = 0.1,
 ) -> Rows:  # fmt: skip
-    """How far equation 3 is from the steps of SGD, at every cut.
+    """How far equation 3, which is of small steps, is from the steps of SGD, at every cut.
 
     Options:
         step_batch: samples in the batch of a step; as in training when not given.
+        small: measures called so are of steps that are this part of those of training.
     """
     data, config = run.data(), run.config
     assert config is not None  # a study's run has one
     objective, probes = objective_of(config, data), some(data.test, inputs)
     rows: Rows = []
-    for at in choose(run, checkpoints):
-        model = run.model(at)
-        for cut in cuts_of(run):
-            where = {"layer": cut, "checkpoint": at, "n": batches}
-            try:
-                found = step_equation(
-                    model, data.train.tensor, data.train.y, probes.tensor, cut=cut, batches=batches,
-                    batch_size=step_batch or config.batch_size, lr=config.learning_rate(max(1, at)),
-                    loss=objective.loss, generator=stream(seed, "mini-batches", at),
-                    prepare=lambda x: to_inputs(x, data.scaling),
-                )  # fmt: skip
-            except BadData as reason:
-                rows.append(row("mean_error", None, note=str(reason), **where))
-                continue
-            names = ("mean_error", "first_order_error", "covariance_error", "random_share", "bend_share")
-            rows += [row(name, getattr(found, name), **where) for name in names]
+    for at, cut, (name, part) in product(
+        choose(run, checkpoints), cuts_of(run), (("", 1.0), ("_small", small))
+    ):
+        where = {"layer": cut, "checkpoint": at, "n": batches}
+        try:
+            found = step_equation(
+                run.model(at), data.train.tensor, data.train.y, probes.tensor, cut=cut, batches=batches,
+                batch_size=step_batch or config.batch_size, lr=part * config.learning_rate(max(1, at)),
+                loss=objective.loss, generator=stream(seed, "mini-batches", at),
+                prepare=lambda x: to_inputs(x, data.scaling),
+            )  # fmt: skip
+        except BadData as reason:
+            rows.append(row(f"mean_error{name}", None, note=str(reason), **where))
+            continue
+        names = ("mean_error", "first_order_error", "covariance_error", "random_share", "bend_share")
+        rows += [row(f"{one}{name}", getattr(found, one), **where) for one in names]
     return rows
 
 
