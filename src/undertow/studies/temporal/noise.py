@@ -41,6 +41,8 @@ _FIFTEEN = (
     "snow", "frost", "fog", "brightness", "contrast", "elastic", "pixelate", "jpeg",
 )  # fmt: skip
 LEVEL = 0.05
+GENERALISES, PAPERS_ACCURACY = 0.8, 0.92
+"""What a network must know of new pictures before its consistency on them is judged, and what the paper's knows."""
 
 
 class _Pictures(NamedTuple):
@@ -130,6 +132,25 @@ def _near_one(kind: str, wanted: Sequence[str]) -> Callable[[Findings], ClaimVer
     return check
 
 
+def _knows_new(kind: str, check: Callable[[Findings], ClaimVerdict]) -> Callable[[Findings], ClaimVerdict]:
+    """The same check where the network of clean labels knows new pictures, as the paper's does.
+
+    One that does not wavers on them whatever its labels were: 600 pictures gave .95 with clean and with wrong ones.
+    """
+
+    def checked(found: Findings) -> ClaimVerdict:
+        clean = _PAIRS[kind][0]
+        if clean not in found.cases:
+            return check(found)
+        right = found.mean(clean, "accuracy", split="test")
+        if right >= GENERALISES:
+            return check(found)
+        words = f"{clean}: right on {right:.0%} of the test pictures, the paper's on {PAPERS_ACCURACY:.0%}"
+        return ClaimVerdict(None, words)
+
+    return checked
+
+
 def _for_pairs(settings: Cases) -> Cases:
     """The same training with clean and with wrong labels."""
     return {name: settings[kind] for kind, names in _PAIRS.items() for name in names}
@@ -189,27 +210,27 @@ label_noise = Study(
     claims=(
         Claim(
             "clean labels, CIFAR-10: consistency is sharply concentrated near 1 on test pictures and Gaussian blur",
-            _near_one(RESNET_CASE, _ON_TEST),
+            _knows_new(RESNET_CASE, _near_one(RESNET_CASE, _ON_TEST)),
             place="section 5, figure 7 (a, c)",
         ),
         Claim(
             "clean labels, CIFAR-10: consistency is near 1 (mean above .95) under all fifteen corruptions",
-            _near_one(RESNET_CASE, _FIFTEEN),
+            _knows_new(RESNET_CASE, _near_one(RESNET_CASE, _FIFTEEN)),
             place="figure 16",
         ),
         Claim(
             "40 % random labels, CIFAR-10: consistency on test pictures and Gaussian blur collapses (Welch, p < .05)",
-            _collapses(RESNET_CASE, _ON_TEST),
+            _knows_new(RESNET_CASE, _collapses(RESNET_CASE, _ON_TEST)),
             place="section 5, figure 7 (b, d), table 1",
         ),
         Claim(
             "40 % random labels, CIFAR-10: mass shifts away from 1 under all fifteen corruptions (Welch, p < .05)",
-            _collapses(RESNET_CASE, _FIFTEEN),
+            _knows_new(RESNET_CASE, _collapses(RESNET_CASE, _FIFTEEN)),
             place="figure 17",
         ),
         Claim(
             "the same on MNIST: 40 % random labels lower consistency",
-            _collapses(MLP_CASE, (*_ON_TEST, *_FIFTEEN)),
+            _knows_new(MLP_CASE, _collapses(MLP_CASE, (*_ON_TEST, *_FIFTEEN))),
             ours=True,
         ),
     ),
