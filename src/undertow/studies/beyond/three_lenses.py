@@ -107,7 +107,7 @@ three_lenses = Study(
         "laptop": ScaleChange(
             train={"epochs": 30, "test_size": 500},
             options={"checkpoints": "5,10,15,20,25,30", "samples": 500, "batches": 32, "inputs": 4},
-            minutes=4,
+            minutes=1,
             because="half of the epochs, fewer samples to measure on",
         ),
     },

@@ -102,7 +102,7 @@ masc_dynamics = Study(
     cases=cases(NETS),
     measure=MEASURE,
     options={"probes": ("masc", "velpic", "logistic"), "logistic_at": "all"},
-    changes=scaled(smoke=0.2, laptop=13, smoke_options=FEW_STEPS, many=MANY, logistic_at=LOGISTIC_AT),
+    changes=scaled(smoke=0.2, laptop=15, smoke_options=FEW_STEPS, many=MANY, logistic_at=LOGISTIC_AT),
     published=(
         *(_final(case, value, probe="model") for case, value, _, _ in _FINAL),
         *(_final(case, value, probe="masc", layer=layer) for case, _, layer, value in _FINAL),

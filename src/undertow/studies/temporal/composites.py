@@ -98,7 +98,7 @@ memory = Study(
     changes=small_scales(
         smoke={"deep": 6, "first": 3, "last": 6, "near": 4, "samples": 100},
         laptop={"deep": 60, "first": 30, "last": 60, "near": 40, "samples": 500},
-        minutes=3,
+        minutes=4,
         names=NAMES,
     ),
     claims=(

@@ -203,7 +203,7 @@ label_noise = Study(
     changes=small_scales(
         smoke={"deep": 6, "first": 4, "samples": 60, "corrupted": 40, "corruptions": (_BLUR, "brightness")},
         laptop={"deep": 60, "first": 40, "every": 10, "corrupted": 500},
-        minutes=5,
+        minutes=3,
         cases=(_for_pairs(SMOKE), _for_pairs(LAPTOP)),
         names=_NAMES,
     ),
