@@ -15,6 +15,9 @@ from undertow.studies.claims import (
     CaseVerdict,
     Claim,
     ClaimVerdict,
+    each_seed,
+    network_votes,
+    one_answer,
     paired_difference,
     sign_test,
 )
@@ -75,8 +78,8 @@ def test_differences_that_are_none_are_refused():
     ("share", "agree", "of", "holds"),
     [
         ("every", 8, 8, True), ("every", 7, 8, False), ("some", 1, 8, True), ("some", 0, 8, False),
-        ("most", 7, 8, True), ("most", 6, 8, None), ("most", 4, 8, False), ("most", 3, 3, None),
-        ("most", 0, 4, None), ("most", 0, 5, False), ("most", 5, 5, True),
+        ("most", 7, 8, True), ("most", 6, 8, None), ("most", 4, 8, None), ("most", 3, 3, None), ("most", 1, 8, False),
+        ("most", 0, 4, None), ("most", 0, 5, False), ("most", 5, 5, True), ("many", 3, 9, True), ("many", 2, 9, False),
     ],
 )  # fmt: skip
 def test_how_many_must_agree_is_what_the_paper_says(share, agree, of, holds):
@@ -84,6 +87,60 @@ def test_how_many_must_agree_is_what_the_paper_says(share, agree, of, holds):
     assert (verdict.holds, verdict.agree, verdict.of) == (holds, agree, of)
     assert verdict.numbers.startswith(f"{agree} of {of} cases")
     assert (verdict.p is None) == (share != "most")
+
+
+def test_cuts_of_one_network_have_one_vote_together():
+    """Three cuts of four networks agree: twelve cases would decide, four networks cannot."""
+    judged = [
+        CaseVerdict(f"net {net}, cut {cut}", True, "words", f"net {net}")
+        for net in range(4)
+        for cut in range(3)
+    ]
+    verdict = ClaimVerdict.of_cases(judged, "most")
+    assert (verdict.holds, verdict.agree, verdict.of) == (None, 4, 4)
+    assert verdict.numbers.startswith("12 of 12 cases, most in 4 of 4 networks (sign test, p = 0.0625)")
+    assert network_votes([*judged[:3], judged[3], judged[4]._replace(holds=False)]) == [
+        True
+    ]  # a tie has no vote
+
+
+def test_every_seed_is_a_network_of_its_own():
+    def check(own):
+        return ClaimVerdict.of_cases(
+            CaseVerdict(f"{case}, cut", own.mean(case, "score") > 0.5, "words", case) for case in own.cases
+        )
+
+    verdict = each_seed(check, before="score, ")(found())
+    assert (verdict.agree, verdict.of) == (6, 6)  # three cases, two seeds
+    assert "score, MLP 0.4, cut, seed 0: words; " in verdict.numbers
+
+    def silent(_own):
+        raise BadData("no row has it")
+
+    assert each_seed(silent)(found()).numbers == "seed 0: no row has it; seed 1: no row has it"
+
+
+def test_one_answer_is_that_of_most_cases():
+    """Fifteen corruptions of one network: fourteen speak for it."""
+
+    def check(_own):
+        return ClaimVerdict.of_cases(CaseVerdict(f"blur {at}", at > 0, "words", "net") for at in range(15))
+
+    verdict = one_answer(check)(found())
+    assert (verdict.holds, verdict.agree, verdict.of) == (True, 1, 1)
+    assert "net: 14 of 15: blur 0: words, blur 1: words" in verdict.numbers
+    assert each_seed(one_answer(check), "every")(found()).of == 2
+
+
+def test_every_case_wants_half_of_them_told():
+    """One of eight that could tell once said "holds in every case"."""
+    assert ClaimVerdict.of_cases([*cases(1, 1), *cases(0, 0, unknown=2)]).holds is None
+    told = ClaimVerdict.of_cases(cases(2, 2))
+    assert told.beside([CaseVerdict(f"net {at}", None, "not fitted") for at in range(3)]).holds is None
+    assert told.beside(
+        [CaseVerdict(f"net 0 (seed {at})", None, "not fitted", "net 0") for at in range(3)]
+    ).holds
+    assert ClaimVerdict.of_cases([*cases(0, 1), *cases(0, 0, unknown=2)]).holds is False
 
 
 def test_a_case_that_cannot_tell_is_named_and_not_counted():

@@ -121,8 +121,12 @@ class Findings:
             why = {seed: wanted.unmet(value) for seed, value in self._by_seed(case, wanted.measure).items()}
             behind = {seed: words for seed, words in why.items() if words}
             rows = rows[~((rows["case"] == case) & rows["seed"].isin(list(behind)))]
-            which = "" if len(behind) == len(why) else " (seed {})"
-            unmet += [CaseVerdict(case + which.format(seed), None, words) for seed, words in behind.items()]
+            if len(behind) == len(why):
+                unmet += [CaseVerdict(case, None, words) for words in dict.fromkeys(behind.values())]
+            else:
+                unmet += [
+                    CaseVerdict(f"{case} (seed {seed})", None, words, case) for seed, words in behind.items()
+                ]
         return replace(self, rows=rows), unmet
 
     def _tells(self, case: str, measure: str) -> bool:

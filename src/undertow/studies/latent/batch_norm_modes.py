@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from undertow.plots import line, panels
-from undertow.studies.claims import FITTED, CaseVerdict, Claim, ClaimVerdict
+from undertow.studies.claims import FITTED, CaseVerdict, Claim, ClaimVerdict, each_seed
 from undertow.studies.findings import Findings, SeedCurve, number
 from undertow.studies.latent.corrupted_networks import case_name, cases
-from undertow.studies.latent.probe_claims import HIGH, Check, each_seed
+from undertow.studies.latent.probe_claims import HIGH, Check
 from undertow.studies.latent.probe_curves import degree_of, layers
 from undertow.studies.recipe import ScaleChange, Study
 
@@ -42,7 +42,7 @@ def _masc_far_ahead(mode: str, at: str = "last") -> Check:
         places = [(case, layer) for case in found.cases for layer in layers(found, case)[:2]]
         return ClaimVerdict.of_cases(judge(found, *place) for place in places)
 
-    return each_seed(check)
+    return each_seed(check, "every")
 
 
 def _edit_is_no_help(mode: str) -> Check:

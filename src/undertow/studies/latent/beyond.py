@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from undertow.plots import line, panels
-from undertow.studies.claims import FITTED, CaseVerdict, Claim, ClaimVerdict
+from undertow.studies.claims import FITTED, CaseVerdict, Claim, ClaimVerdict, each_seed
 from undertow.studies.findings import Findings, SeedCurve, number
 from undertow.studies.latent.corrupted_networks import DEGREES, JUDGED, NETS, case_name, cases, scaled
 from undertow.studies.latent.probe_claims import above_chance, over_cases, peak_and_fall, stands_above
@@ -249,7 +249,9 @@ memorised_inputs = Study(
         "laptop": ScaleChange(because="nothing is changed: there is no larger setting of it", minutes=2.5),
     },
     claims=(
-        Claim("unreadable pictures that are memorised cost the model accuracy", _costs_model, FITTED, ours=True),
+        Claim(
+            "unreadable pictures that are memorised cost the model accuracy", each_seed(_costs_model), FITTED, ours=True
+        ),
         Claim("MASC's best layer ends above the model", over_cases(stands_above("masc")), FITTED, ours=True),
         Claim("VeLPIC's best layer ends above the model", over_cases(stands_above("velpic")), FITTED, ours=True),
     ),

@@ -79,8 +79,10 @@ _NARROW_CNN: Mapping[str, Any] = {
 }  # fmt: skip
 _MANY_PICTURES: Mapping[str, Mapping[str, Any]] = {
     "MLP-MNIST": {**_SMALL_MLP, "train_size": 10_000, "test_size": 5000},
+    "MLP-CIFAR10": {**_SMALL_MLP, "lr": 3e-4, "train_size": 6000, "test_size": 5000, "scaling": None},
     "CNN-MNIST": _NARROW_CNN,
     "CNN-FashionMNIST": _NARROW_CNN,
+    "CNN-CIFAR10": {**_NARROW_CNN, "model": "cnn:width=4"},
 }
 
 SMOKE: Mapping[str, Mapping[str, Any]] = {
@@ -117,10 +119,12 @@ def scaled(
 ) -> dict[str, ScaleChange]:  # fmt: skip
     """The smaller scales of a study of all nets; what each takes in minutes, and options of its measure.
 
-    Networks on MNIST and Fashion-MNIST have more pictures of a class than features at the degrees of `many`.
+    At the degrees of `many` networks have more pictures of a class than features.
     """
     large = _each(_MANY_PICTURES, many)
-    words = "at degrees {} MLP-MNIST has 10,000 pictures, and CNNs half as wide have 3,000"
+    words = (
+        "at degrees {} MLPs have 10,000 pictures of MNIST or 6,000 of CIFAR-10, and narrower CNNs have 3,000"
+    )
     because = f"{MEMORISED_FAST}; {words.format(_listed(many))}" if many else MEMORISED_FAST
     there = _each(LAPTOP, JUDGED)
     return {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from undertow.plots import line
-from undertow.studies.claims import FITTED, CaseVerdict, Claim, ClaimVerdict
+from undertow.studies.claims import FITTED, CaseVerdict, Claim, ClaimVerdict, each_seed
 from undertow.studies.findings import Findings, number
 from undertow.studies.latent.corrupted_networks import (
     DEGREES,
@@ -23,7 +23,7 @@ from undertow.studies.latent.corrupted_networks import (
     case_name,
     cases,
 )  # fmt: skip
-from undertow.studies.latent.probe_claims import CNNS, NEAR, each_seed
+from undertow.studies.latent.probe_claims import CNNS, NEAR
 from undertow.studies.latent.probe_curves import (
     best_layer,
     by_case,
@@ -99,7 +99,7 @@ def _deviates(probe: str, more: bool) -> Callable[[Findings], ClaimVerdict]:
     def check(found: Findings) -> ClaimVerdict:
         return ClaimVerdict.of_cases(
             (
-                CaseVerdict(case, b > a if more else b - a <= NEAR, f"without {number(a)}, with {number(b)}")
+                CaseVerdict(case, (b - a > NEAR) is more, f"without {number(a)}, with {number(b)}")
                 for case, a, b in _distances(found, probe)
             ),
             "most",

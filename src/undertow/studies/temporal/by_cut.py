@@ -1,7 +1,7 @@
 """Claims about composites, judged for every network and cut: so many of so many.
 
     def judge(case: str, cut: str) -> tuple[bool | None, str]: ...
-    ClaimVerdict.of_cases(by_cut(found, judge), "most")
+    each_seed(lambda found: ClaimVerdict.of_cases(by_cut(found, judge)))     # every seed's networks by themselves
     by_cut(found, judge, cases=(RESNET_CASE,), cuts_kept=("layer2",))
     agreed([True, True, None])          # over seeds: True; seeds that differ cannot tell
 
@@ -40,7 +40,7 @@ def by_cut(
 ) -> list[CaseVerdict]:
     """What `judge` says of every case and cut, or of those that are named."""
     return [
-        CaseVerdict(f"{case}, {cut}", *judge(case, cut))
+        CaseVerdict(f"{case}, {cut}", *judge(case, cut), case)
         for case in found.cases
         if not cases or case in cases
         for cut in cuts(found, case)

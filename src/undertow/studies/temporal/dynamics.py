@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undertow.plots import line, panels
-from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict, Share
+from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict, Share, each_seed
 from undertow.studies.findings import Findings, number
 from undertow.studies.recipe import Study
 from undertow.studies.temporal.by_cut import FITS, agreed, by_cut, by_seed, cuts
@@ -65,20 +65,21 @@ def _described(measure: str, share: Share) -> Callable[[Findings], ClaimVerdict]
         def near(value: float) -> bool:
             return value < NEAR
 
-        return ClaimVerdict.of_cases(_each_epoch(found, measure, near), share, "relative error, ")
+        return ClaimVerdict.of_cases(_each_epoch(found, measure, near), before=before)
 
-    return check
+    before = "relative error, "
+    return each_seed(check, before=before) if share == "most" else check
 
 
 def _each_epoch(found: Findings, measure: str, holds: Callable[[float], bool]) -> list[CaseVerdict]:
     judged: list[CaseVerdict] = []
     for case, cut in [(name, cut) for name in found.cases for cut in cuts(found, name)]:
         if not found.has(case, measure, layer=cut):
-            judged.append(CaseVerdict(f"{case}, {cut}", None, "no step moved a feature"))
+            judged.append(CaseVerdict(f"{case}, {cut}", None, "no step moved a feature", case))
             continue
         curve = found.curve(case, measure, x="checkpoint", layer=cut)
         judged += [
-            CaseVerdict(f"{case}, {cut}, epoch {at:g}", holds(float(value)), number(float(value)))
+            CaseVerdict(f"{case}, {cut}, epoch {at:g}", holds(float(value)), number(float(value)), case)
             for at, value in zip(curve.x, curve.mean, strict=True)
         ]
     return judged
@@ -88,8 +89,7 @@ def _random_part(found: Findings) -> ClaimVerdict:
     def counts(value: float) -> bool:
         return value > NEAR
 
-    before = "share of the mean squared step that is random, "
-    return ClaimVerdict.of_cases(_each_epoch(found, "random_share", counts), "most", before)
+    return ClaimVerdict.of_cases(_each_epoch(found, "random_share", counts))
 
 
 _PAPERS_BATCHES = {
@@ -136,7 +136,7 @@ step_equation = Study(
         ),
         Claim(
             "the random part is not negligible: a feature becomes a distribution (a tenth of the step or more)",
-            _random_part,
+            each_seed(_random_part, before="share of the mean squared step that is random, "),
             place="section 3",
         ),
     ),
@@ -176,9 +176,9 @@ def _vanishes(measure: str, before: str) -> Callable[[Findings], ClaimVerdict]:
             words = f"{number(fmean(early.values()))} → {number(fmean(late.values()))}"
             return agreed(late[seed] < early[seed] for seed in early), words
 
-        return ClaimVerdict.of_cases(by_cut(found, judge), "most", before)
+        return ClaimVerdict.of_cases(by_cut(found, judge))
 
-    return check
+    return each_seed(check, before=before)
 
 
 def _rate(found: Findings, case: str, at: float) -> float:
@@ -195,7 +195,7 @@ def _flat(found: Findings) -> ClaimVerdict:
         seen = by_seed(found, case, "flatness", layer=cut, split="train", checkpoint="last")
         return agreed(one < 1 for one in seen.values()), number(fmean(seen.values()))
 
-    return ClaimVerdict.of_cases(by_cut(found, judge), "most", "over random directions of the same length, ")
+    return ClaimVerdict.of_cases(by_cut(found, judge))
 
 
 def _not_elsewhere(found: Findings) -> ClaimVerdict:
@@ -214,7 +214,7 @@ def _not_elsewhere(found: Findings) -> ClaimVerdict:
         )
         return agreed(larger), words
 
-    return ClaimVerdict.of_cases(by_cut(found, judge), "most", "size of df/dz dz at the end, ")
+    return ClaimVerdict.of_cases(by_cut(found, judge))
 
 
 balance = Study(
@@ -250,7 +250,7 @@ balance = Study(
         ),
         Claim(
             "features drift where the classifier is flatter than along random directions of the same length",
-            _flat,
+            each_seed(_flat, before="over random directions of the same length, "),
             presupposes=FITS,
             place="appendix C calls the directions locally flat",
             ours=True,
@@ -258,7 +258,7 @@ balance = Study(
         ),
         Claim(
             "on test data or corrupted inputs the balance no longer holds",
-            _not_elsewhere,
+            each_seed(_not_elsewhere, before="size of df/dz dz at the end, "),
             presupposes=FITS,
             place="appendix C",
         ),
@@ -354,9 +354,9 @@ def _goes_with(measure: str) -> Callable[[Findings], ClaimVerdict]:
                 return None, f"the {measure} is the same at all checkpoints"
             return agreed(rho > 0 for rho in told), "rho " + ", ".join(number(rho) for rho in told)
 
-        return ClaimVerdict.of_cases(by_cut(found, judge), "most")
+        return ClaimVerdict.of_cases(by_cut(found, judge))
 
-    return check
+    return each_seed(check)
 
 
 def _seeds(found: Findings, case: str) -> list[int]:

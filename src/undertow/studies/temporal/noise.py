@@ -11,10 +11,10 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.plots import line, panels
-from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict
+from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict, each_seed, one_answer
 from undertow.studies.findings import Findings, SeedCurve, number
 from undertow.studies.recipe import Case, Study
-from undertow.studies.temporal.by_cut import agreed, by_cut, cuts
+from undertow.studies.temporal.by_cut import by_cut, cuts
 from undertow.studies.temporal.composites import NEAR_ONE
 from undertow.studies.temporal.networks import (
     BOTH,
@@ -61,12 +61,9 @@ class _Pictures(NamedTuple):
         return float((squares / max(1, self.counts.sum() - 1)) ** 0.5)
 
 
-def _pictures(found: Findings, case: str, cut: str, split: str) -> dict[int, _Pictures]:
+def _pictures(found: Findings, case: str, cut: str, split: str) -> _Pictures:
     rows: Any = found.of(case, "pictures", layer=cut, split=split)
-    return {
-        int(seed): _Pictures(own["position"].to_numpy(float), own["value"].to_numpy(float))
-        for seed, own in rows.groupby("seed")
-    }
+    return _Pictures(rows["position"].to_numpy(float), rows["value"].to_numpy(float))
 
 
 def welch(one: _Pictures, other: _Pictures) -> float | None:
@@ -81,16 +78,12 @@ def welch(one: _Pictures, other: _Pictures) -> float | None:
 
 
 def _collapse(found: Findings, kind: str, cut: str, split: str) -> CaseVerdict:
-    """Every seed has a test of its own over its pictures; what all that can tell agree on is told."""
+    """Welch's test over the pictures of one seed."""
     clean, noisy = (_pictures(found, case, cut, split) for case in _PAIRS[kind])
-    answers: list[bool | None] = []
-    words: list[str] = []
-    for seed in sorted(clean.keys() & noisy.keys()):
-        a, b = clean[seed], noisy[seed]
-        p = welch(a, b)
-        answers.append(a.mean > b.mean if p is not None and p < LEVEL else None)
-        words.append(f"{number(a.mean)} and {number(b.mean)}, {'no p' if p is None else f'p {number(p)}'}")
-    return CaseVerdict(f"{kind}, {cut}, {split}", agreed(answers), " / ".join(words))
+    p = welch(clean, noisy)
+    words = f"{number(clean.mean)} and {number(noisy.mean)}, {'no p' if p is None else f'p {number(p)}'}"
+    told = clean.mean > noisy.mean if p is not None and p < LEVEL else None
+    return CaseVerdict(f"{kind}, {cut}, {split}", told, words, kind)
 
 
 def _kinds(found: Findings) -> list[str]:
@@ -111,9 +104,9 @@ def _collapses(kind: str, wanted: Sequence[str]) -> Callable[[Findings], ClaimVe
             return ClaimVerdict(None, "the networks were not trained with both kinds of labels")
         clean = _PAIRS[kind][0]
         places = product(cuts(found, clean), (one for one in _splits(found, clean) if one in wanted))
-        return ClaimVerdict.of_cases((_collapse(found, kind, *place) for place in places), "most")
+        return ClaimVerdict.of_cases(_collapse(found, kind, *place) for place in places)
 
-    return check
+    return each_seed(one_answer(check), "every")
 
 
 def _near_one(kind: str, wanted: Sequence[str]) -> Callable[[Findings], ClaimVerdict]:
@@ -126,10 +119,10 @@ def _near_one(kind: str, wanted: Sequence[str]) -> Callable[[Findings], ClaimVer
         for cut, split in product(cuts(found, case), _splits(found, case)):
             if split in wanted:
                 seen = found.seen(case, "consistency", layer=cut, split=split)
-                judged.append(CaseVerdict(f"{cut}, {split}", seen.mean > NEAR_ONE, str(seen)))
-        return ClaimVerdict.of_cases(judged, "most")
+                judged.append(CaseVerdict(f"{cut}, {split}", seen.mean > NEAR_ONE, str(seen), case))
+        return ClaimVerdict.of_cases(judged)
 
-    return check
+    return each_seed(one_answer(check), "every")
 
 
 def _knows_new(kind: str, check: Callable[[Findings], ClaimVerdict]) -> Callable[[Findings], ClaimVerdict]:
@@ -149,6 +142,13 @@ def _knows_new(kind: str, check: Callable[[Findings], ClaimVerdict]) -> Callable
         return ClaimVerdict(None, words)
 
     return checked
+
+
+_CLOTHES = {
+    **LAPTOP[RESNET_CASE], "data": "fashion_mnist", "scaling": "unit", "train_size": 3000, "test_size": 1000,
+    "epochs": 60, "batch_size": 32, "lr": 0.05,
+}  # fmt: skip
+"""Of CIFAR-10 a network that a laptop trains knows too little; of Fashion-MNIST it is right on 84 % of new pictures."""
 
 
 def _for_pairs(settings: Cases) -> Cases:
@@ -202,9 +202,9 @@ label_noise = Study(
     },
     changes=small_scales(
         smoke={"deep": 6, "first": 4, "samples": 60, "corrupted": 40, "corruptions": (_BLUR, "brightness")},
-        laptop={"deep": 60, "first": 40, "every": 10, "corrupted": 500},
-        minutes=3,
-        cases=(_for_pairs(SMOKE), _for_pairs(LAPTOP)),
+        laptop={"deep": 60, "first": 40, "every": 4, "corrupted": 500},
+        minutes=5,
+        cases=(_for_pairs(SMOKE), _for_pairs({**LAPTOP, RESNET_CASE: _CLOTHES})),
         names=_NAMES,
     ),
     claims=(
@@ -237,7 +237,8 @@ label_noise = Study(
     figure=_noise_figure,
     notes=(
         "The paper's table 1 has p from 2e-14 to 5e-6 for its three depths, without the number of samples.",
-        "Welch's test is over pictures of one seed; every seed has its own, and those that can tell must agree.",
+        "Welch's test is over pictures of one seed; every seed's network has the answer that most of its cuts and "
+        "corruptions give.",
     ),
 )
 

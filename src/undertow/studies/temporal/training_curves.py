@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from undertow.plots import line, panels
-from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict
+from undertow.studies.claims import CaseVerdict, Claim, ClaimVerdict, each_seed
 from undertow.studies.findings import Findings, number
 from undertow.studies.recipe import Study
 from undertow.studies.temporal.by_cut import FITS
@@ -27,21 +27,15 @@ MEASURES = "undertow.studies.temporal.dynamics_measures"
 
 
 def _settles(found: Findings) -> ClaimVerdict:
-    """Training accuracy changes by at most two points in the second half of the epochs, in each seed's network."""
+    """Training accuracy changes by at most two points in the second half of the epochs."""
 
-    def judge(case: str, seed: int) -> CaseVerdict:
-        curve = found.curve(case, "train_accuracy", x="checkpoint", seed=seed)
+    def judge(case: str) -> CaseVerdict:
+        curve = found.curve(case, "train_accuracy", x="checkpoint")
         late = curve.mean[len(curve.mean) // 2 :]
         words = f"from {number(late.min())} to {number(late.max())}"
-        return CaseVerdict(f"{case}, seed {seed}", float(np.ptp(late)) <= 0.02, words)
+        return CaseVerdict(case, float(np.ptp(late)) <= 0.02, words)
 
-    places = [
-        (case, seed)
-        for case in found.cases
-        for seed in sorted(found.rows.loc[found.rows["case"] == case, "seed"].unique())
-    ]
-    judged = [judge(*place) for place in places]
-    return ClaimVerdict.of_cases(judged, "most", "training accuracy in the second half, ")
+    return ClaimVerdict.of_cases(map(judge, found.cases))
 
 
 def _training_figure(found: Findings) -> Figure:
@@ -65,7 +59,7 @@ training_curves = Study(
     claims=(
         Claim(
             "training metrics have stabilised in the window of late epochs (within two points)",
-            _settles,
+            each_seed(_settles, before="training accuracy in the second half, "),
             presupposes=FITS,
             place="section 1, figure 19",
         ),
