@@ -120,8 +120,9 @@ def current(name: str, ledger: Ledger) -> list[Entry]:
 INTRO = """\
 What the studies found, against what the papers say.
 
-- **holds**, **does not hold**: a claim is judged as the paper words it: in every case, in most (a sign test over the
-  cases decides, at .05) or in some.
+- **holds**, **does not hold**: a claim is judged as the paper words it: in every case, in most (a sign test over
+  networks decides, at .05), in many (a third) or in some. What is proved cannot fail; it checks our measures and is
+  counted apart.
 - **cannot tell** has a reason: too few cases, or a network that did not reach the state that the claim presupposes.
 - **within** means within the tolerance that the recipe fixed; a number that only full-size networks can reach is
   *out of reach* and counted apart.
@@ -141,7 +142,16 @@ def write_pages(ledger: Ledger, target: Path) -> None:
 
 def page(ledger: Ledger) -> str:
     """The whole first page."""
-    columns = ["paper", "claims", *MARKS, NOT_RUN, "numbers within", "out of reach", "studies with all seeds"]
+    columns = [
+        "paper",
+        "claims",
+        *MARKS,
+        NOT_RUN,
+        "theorems checked",
+        "numbers within",
+        "out of reach",
+        "studies with all seeds",
+    ]
     parts = [
         "# Results",
         INTRO,
@@ -184,13 +194,15 @@ def names_in(room: str) -> list[str]:
 
 
 def _total(room: str, ledger: Ledger) -> list[object]:
-    claims = [one for name in names_in(room) for one in claims_of(name, ledger) if not one["ours"]]
+    told = [one for name in names_in(room) for one in claims_of(name, ledger) if not one["ours"]]
+    claims, proved = ([one for one in told if one["proved"] is kind] for kind in (False, True))
     count = Counter(one["verdict"] for one in claims)
     numbers = [one for *_, one in numbers_in(room, ledger)]
     near = [one for one in numbers if one["reachable"]]
     whole = [name for name in names_in(room) if any(map(_is_whole, current(name, ledger)))]
     return [
         PAPERS[room].number, len(claims), *(count[word] for word in (*MARKS, NOT_RUN)),
+        f"{sum(one['verdict'] == 'holds' for one in proved)} of {len(proved)}",
         f"{sum(one['within'] for one in near)} of {len(near)}", len(numbers) - len(near),
         f"{len(whole)} of {len(names_in(room))}",
     ]  # fmt: skip
@@ -211,7 +223,7 @@ def claims_of(name: str, ledger: Ledger) -> list[Entry]:
     empty = {"verdict": NOT_RUN, "numbers": "", "entry": None}
     return [
         {**empty, **_decisive(told.get(claim.text, [])), "claim": claim.text, "ours": claim.ours,
-         "place": claim.place or _source(name), "cause": claim.cause, "study": name}
+         "proved": claim.proved, "place": claim.place or _source(name), "cause": claim.cause, "study": name}
         for claim in find_study(name).claims
     ]  # fmt: skip
 
@@ -278,7 +290,8 @@ def _claim_line(one: Entry) -> list[str]:
     tested = "" if one.get("p") is None else f", p = {number(one['p'])}"
     fails = one["verdict"] == "does not hold"
     reason = (one["cause"] or "cause not known") if fails else _why(one)
-    marked = MARKS[one["verdict"]] + (f": {reason}" if reason else "")
+    proved = " (proved, counted apart)" * one["proved"]
+    marked = MARKS[one["verdict"]] + proved + (f": {reason}" if reason else "")
     seen = counted + tested or ("" if one["verdict"] == "cannot tell" else cut(plain(one["numbers"])))
     also = "".join(
         f"; {_seeds(other['entry'])}: {MARKS[other['verdict']]}" for other in one.get("beside", ())
@@ -305,7 +318,7 @@ def _why(one: Entry) -> str:
     if one.get("p") is not None and one.get("of"):
         many = one["of"] < FEWEST
         so_far = " so far" if one["entry"]["unfinished"] else ""
-        return f"too few cases{so_far}, {FEWEST} can decide" if many else "as chance may have it"
+        return f"too few networks{so_far}, {FEWEST} can decide" if many else "as chance may have it"
     return cut(plain(one["numbers"].rpartition("cannot tell of ")[2]).split("; ")[0])
 
 

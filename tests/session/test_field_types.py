@@ -51,7 +51,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"device": 1.5}, "device: wanted text or None"),
     ({"config": 5}, r"audit\(config=...\): wanted an object of AuditConfig, got 'int'"),
     ({"config": LabelConfig()}, "wanted an object of AuditConfig, got 'LabelConfig'"),
-    ({"out": 5}, "out: wanted the path of a folder, got 5"),
+    ({"out": 5}, "out: wanted a path, got 5"),
     ({"progress": 5}, "progress: wanted True, False, or an object with plan, step and close, got 5"),
 ]
 

@@ -143,8 +143,11 @@ def test_what_another_recipe_gave_is_shown_as_such_and_not_counted(results, tmp_
     first, studies = pages(results, tmp_path)
     assert "Not run yet; below is what an earlier recipe gave." in studies
     assert "An earlier recipe's verdicts" in studies
-    claims = sum(not one.ours for name in results.names_in("richness") for one in find_study(name).claims)
-    assert f"| 002 | {claims} | 0 | 0 | 0 | {claims} | 0 of 0 | 0 | 0 of " in first
+    own = [one for name in results.names_in("richness") for one in find_study(name).claims if not one.ours]
+    proved = sum(one.proved for one in own)
+    assert proved
+    claims = len(own) - proved
+    assert f"| 002 | {claims} | 0 | 0 | 0 | {claims} | 0 of {proved} | 0 of 0 | 0 | 0 of " in first
 
 
 def test_pictures_are_small_or_left_out(results, tmp_path):
@@ -190,7 +193,7 @@ def test_failures_and_what_is_unfinished_are_said(results, tmp_path):
 @pytest.mark.parametrize(
     ("told", "wanted"),
     [
-        ({"numbers": "4 of 4 cases: a; b", "agree": 4, "of": 4, "p": 0.0625}, "too few cases, 5 can decide"),
+        ({"numbers": "4 of 4 cases: a; b", "agree": 4, "of": 4, "p": 0.0625}, "too few networks, 5 can decide"),
         ({"numbers": "5 of 7 cases: a; b", "agree": 5, "of": 7, "p": 0.227}, "as chance may have it"),
         ({"numbers": "cannot tell of ResNet: fits 47 %, wanted 98 %; MLP: fits 3 %"}, "ResNet: fits 47 %, wanted 98 %"),
         ({"numbers": " ".join(["word"] * 60)}, "word ..."),
@@ -199,7 +202,15 @@ def test_failures_and_what_is_unfinished_are_said(results, tmp_path):
 )  # fmt: skip
 def test_what_cannot_be_told_says_why_in_the_table(results, told, wanted):
     entry = {"study": NAME, "scale": "laptop", "seeds": 3, "unfinished": told.get("unfinished", 0)}
-    claim = {"claim": "a", "place": "", "cause": "", "study": NAME, "verdict": "cannot tell", "entry": entry}
+    claim = {
+        "claim": "a",
+        "place": "",
+        "cause": "",
+        "study": NAME,
+        "verdict": "cannot tell",
+        "entry": entry,
+        "proved": False,
+    }
     verdict = results._claim_line({**claim, **told})[4]
     assert verdict.startswith("*cannot tell*: ")
     assert wanted in verdict

@@ -94,7 +94,7 @@ def audit(
         settings: fields of `AuditConfig`.
     """
     if out is not None:
-        check_output_folder("audit", "out", as_path(out, "audit"))
+        check_output_folder("audit", "out", as_path(out, "out"))
     chosen = AuditConfig.chosen(config, settings).thinned()
     check_probes(chosen.probes, chosen.fits)
     if isinstance(run, Session) and chosen.quick:

@@ -152,6 +152,7 @@ class Claim:
     presupposes: Presupposes | tuple[Presupposes, ...] | None = None
     place: str = ""  # "section 7, figure 5"
     ours: bool = False  # no paper says it
+    proved: bool = False  # true whatever was trained: it checks the measures, and counts apart
     cause: str = ""  # why ours may differ, where it is known
 
     def judge(self, found: Findings) -> ClaimVerdict:

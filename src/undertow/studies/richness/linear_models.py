@@ -111,7 +111,10 @@ learnability = Study(
     options={"features": 1000, "samples": "100,300"},
     claims=(
         Claim("the learned share of feature k is rho_k / (rho_k + kappa)", _shares_agree, place="equation 15"),
-        Claim("the learnabilities sum to n, the number of training samples", _shares_add_up, place="equation 15"),
+        Claim(
+            "the learnabilities sum to n, the number of training samples", _shares_add_up, place="equation 15",
+            proved=True,
+        ),
         Claim(
             "the generalisation loss is that of equation 16, to a tenth", _losses_agree, place="equation 16",
         ),

@@ -151,6 +151,7 @@ memory = Study(
             "more than 1 - 1/q of the samples have memory at q times the set's delta",
             _theorem,
             place="theorem 2",
+            proved=True,
         ),
     ),
     figure=column_figure,

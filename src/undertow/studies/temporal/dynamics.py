@@ -326,7 +326,7 @@ linearised = Study(
         minutes=2,
     ),
     claims=(
-        Claim("-log softmax is convex", _convex, place="lemma 1"),
+        Claim("-log softmax is convex", _convex, place="lemma 1", proved=True),
         Claim(
             "in a linearised network composite(t1, t2) has never more loss than the model at t1",
             _never_larger,
