@@ -94,6 +94,23 @@ def test_window_claim(widens, expected):
     assert [one.holds for one in verdicts("temporal/window", rows)[0].cases] == [expected]
 
 
+@pytest.mark.parametrize(("early", "expected"), [(0.85, True), (0.75, False)])
+def test_consistency_is_high_early(early, expected):
+    """In the first fifth of the epochs alone, one checkpoint back; the untrained network does not count."""
+    where = {"case": MLP_CASE, "seed": 0, "layer": "layer1", "split": "train"}
+    times = range(0, 105, 5)
+    rows = [
+        {
+            **row("consistency_shallow", early if 0 < back < at <= 20 else 0.1, shallow=back, checkpoint=at),
+            **where,
+        }
+        for at in times
+        for back in times
+    ]
+    rows.append({**row("window_tau_shallow", 0.6, reason="too few"), **where})
+    assert [one.holds for one in verdicts("temporal/window", rows)[1].cases] == [expected]
+
+
 def consistencies(clean, noisy, split="test", accuracy=0.92):
     """Rows of one cut: how many pictures have which consistency."""
     rows = []

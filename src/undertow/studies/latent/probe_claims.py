@@ -52,6 +52,7 @@ AT_DEPTH: Mapping[str, Depth] = {
     "last": lambda names: names[-1:],
     "every": lambda names: names,
 }
+PAPERS_MLP = ("128", "512", "2048", "2048")
 PAPERS_WIDTH = 16
 """Of the CNNs' first stage; their widest probed layer grows with it."""
 FEATURES = {
@@ -273,6 +274,27 @@ def _alike_but_for_noise(found: Findings) -> list[list[str]]:
         recipe = replace(_trained(found, case), noise="0")
         alike.setdefault((net_of(case), recipe), []).append(case)
     return list(alike.values())
+
+
+def best_is_widest(probe: str) -> Judge:
+    """The layer that is read best at the end is one of those with the most features."""
+
+    def judge(found: Findings, case: str) -> tuple[bool, str]:
+        layer, best = best_layer(found, case, probe)
+        wide = widest_layers(found, case)
+        return layer in wide, f"{layer} {number(best)}, the widest {', '.join(wide)}"
+
+    return judge
+
+
+def widest_layers(found: Findings, case: str) -> Sequence[str]:
+    """Hidden layers with the most features: a CNN's flattened maps, L0 and L1 of ResNet-18, fc1 and fc2 of AlexNet."""
+    names, net = hidden(found, case), net_of(case)
+    if net in MLPS:
+        spec = re.findall(r"\d+", _trained(found, case).model.partition(":")[2]) or PAPERS_MLP
+        widths = dict(zip((f"layer{at}" for at in range(1, len(spec) + 1)), map(int, spec), strict=True))
+        return [name for name in names if widths[name] == max(widths.values())]
+    return names[1:] if net.startswith("AlexNet") else names[: 1 if net.startswith("CNN") else 2]
 
 
 def later_layers_too(found: Findings, case: str) -> tuple[bool, str]:

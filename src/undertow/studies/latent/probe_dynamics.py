@@ -16,6 +16,7 @@ from undertow.studies.latent.probe_claims import (
     HIGH,
     MLPS,
     above_chance,
+    best_is_widest,
     clearly_above,
     ends_above,
     later_layers_too,
@@ -106,7 +107,15 @@ masc_dynamics = Study(
         *(_final(case, value, probe="model") for case, value, _, _ in _FINAL),
         *(_final(case, value, probe="masc", layer=layer) for case, _, layer, value in _FINAL),
     ),
-    claims=knowledge_claims("masc", "section 4, figure 1"),
+    claims=(
+        *knowledge_claims("masc", "section 4, figure 1"),
+        Claim(
+            "the best-performing layers tend to be those with the highest dimensionality, in most cases",
+            over_cases(best_is_widest("masc")),
+            FITTED,
+            "section 4, figure 1",
+        ),
+    ),
     figure=dynamics_figure("masc"),
     notes=(
         "ResNet-18 is probed in evaluation mode; the authors took one image at a time in training mode.",

@@ -6,6 +6,7 @@ find_study("temporal/memory"); find_study("temporal/window"); find_study("tempor
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from statistics import fmean
 
 import numpy as np
@@ -41,6 +42,8 @@ NEAR_ONE = 0.95
 """Consistency that counts as near 1."""
 SETTLED = 1.5
 """A loss that falls by more than this over the window is not settled: later deep parts are better by themselves."""
+EARLY_HIGH = 0.8
+"""The level of the paper's window."""
 NEAR_ZERO = 0.1
 """Cross-entropy that counts as near 0: a mean chance of 90 % for the right class."""
 UNCHANGED = 0.02
@@ -315,6 +318,20 @@ def _widens(found: Findings) -> ClaimVerdict:
     return ClaimVerdict.of_cases(by_cut(found, judge))
 
 
+def _high_early(found: Findings) -> ClaimVerdict:
+    """In the first fifth of the epochs, with the shallow part of the trained checkpoint before."""
+
+    def judge(case: str, cut: str) -> tuple[bool, str]:
+        rows = found.of(case, "consistency_shallow", layer=cut, split="train")
+        times = sorted(rows.loc[rows["checkpoint"] > 0, "checkpoint"].unique())
+        early = times[: max(2, len(times) // 5)]
+        pairs = rows.set_index(["shallow", "checkpoint"])["value"].groupby(level=[0, 1]).mean()
+        mean = fmean(float(pairs[pair]) for pair in pairwise(early))
+        return mean > EARLY_HIGH, f"{number(mean)} up to epoch {early[-1]:g}"
+
+    return ClaimVerdict.of_cases(by_cut(found, judge))
+
+
 window = Study(
     name="temporal/window",
     title="The window of epochs that a deep part understands widens",
@@ -331,6 +348,11 @@ window = Study(
         Claim(
             "the window with consistency above .8 (with the model at t1) gradually expands",
             each_seed(_widens),
+            place="section 4.2, figure 3",
+        ),
+        Claim(
+            "consistency is already high in early epochs (above .8 one checkpoint back)",
+            each_seed(_high_early),
             place="section 4.2, figure 3",
         ),
     ),
