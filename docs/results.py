@@ -345,8 +345,7 @@ def studies_page(room: str, ledger: Ledger) -> str:
         parts.append(
             folded("Every figure, table and theorem", table(("the paper's", "study", "note"), shown))
         )
-    changes = [[link(name), _short(find_study(name).differences("laptop"))] for name in names_in(room)]
-    parts.append(folded("What a laptop changes", table(("study", "at laptop scale"), changes)))
+    parts.append(folded("What a laptop changes", table(("studies", "at laptop scale"), _changes(room))))
     far = [one for one in numbers_in(room, ledger) if not one[2]["reachable"]]
     if far:
         parts.append(
@@ -354,6 +353,14 @@ def studies_page(room: str, ledger: Ledger) -> str:
         )
     text = "\n\n".join([*parts, *(section(name, ledger) for name in names_in(room))]) + "\n"
     return text.replace(f"(results/{room}.md#", "(#")
+
+
+def _changes(room: str) -> list[list[str]]:
+    """What a laptop changes in one sentence, and the studies that share it."""
+    alike: dict[str, list[str]] = {}
+    for name in names_in(room):
+        alike.setdefault(_short(find_study(name).differences("laptop")), []).append(link(name))
+    return [[", ".join(links), words] for words, links in alike.items()]
 
 
 def section(name: str, ledger: Ledger) -> str:
