@@ -152,8 +152,11 @@ def run(
         gpus: of one task on ray; 0.25 lets four share one.
         json: one JSON object per study on standard output.
     """
+    from undertow.crew.limits import keep_freed_memory
     from undertow.engine import Engine, check_studies
 
+    if memory is None:
+        keep_freed_memory()  # a single worker is this process
     settings: dict[str, Any] = {
         "workers": workers, "memory": memory, "address": address, "cpus": cpus, "gpus": gpus,
     }  # fmt: skip

@@ -57,8 +57,10 @@ def train(
     if with_control and not changes:
         raise BadUsage("--with-control needs an intervention to control for. Add one, such as --edit-at 40.")
 
+    from undertow.crew.limits import keep_freed_memory
     from undertow.training.loop import train as run_training
 
+    keep_freed_memory()
     screen = console()
     if not json:
         screen.print(heading(config))

@@ -120,9 +120,10 @@ def attempt_there(task: Task, caller: Caller) -> TaskAnswer:
     if caller.version != __version__:
         node = f"node {socket.gethostname()} has undertow {__version__}"
         return TaskAnswer([], 0.0, f"{node}, the caller {caller.version}. Install the same on all nodes.")
-    from undertow.crew.limits import use_threads
+    from undertow.crew.limits import keep_freed_memory, use_threads
 
     use_threads(caller.threads)
+    keep_freed_memory()
     return attempt(task, _workspace(caller))
 
 

@@ -24,7 +24,7 @@ from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from threading import Thread
 
-from undertow.crew.limits import limit_memory, ran_out, share_of_threads, use_threads
+from undertow.crew.limits import keep_freed_memory, limit_memory, ran_out, share_of_threads, use_threads
 from undertow.engine.store import failure_words
 from undertow.engine.sweep import Answers, TaskAnswer, attempt
 from undertow.errors import RunProblem
@@ -181,7 +181,9 @@ def _serve(pipe: connection.Connection, workspace: Path, threads: int, memory: i
     )  # Ctrl-C reaches all processes; the first one ends the others
     Thread(target=_end_with_parent, daemon=True).start()
     use_threads(threads)
-    if memory is not None:
+    if memory is None:
+        keep_freed_memory()
+    else:
         limit_memory(memory)
     _say(pipe, TaskAnswer([], 0.0))
     while (task := _next(pipe)) is not None:
