@@ -204,7 +204,12 @@ def test_dropout_is_compared_with_its_twin():
 
 def test_a_fall_that_test_samples_cannot_tell_says_nothing():
     """1,000 pictures tell .03 of .3 apart no better than chance does; a fall of .1 they do, a rise refutes."""
-    for model, said in (((0.1, 0.3, 0.27), None), ((0.1, 0.4, 0.3), True), ((0.1, 0.3, 0.3), False)):
+    for model, said in (
+        ((0.1, 0.3, 0.27), None),
+        ((0.1, 0.4, 0.3), True),
+        ((0.1, 0.3, 0.3), None),
+        ((0.1, 0.3, 0.4), False),
+    ):
         rows = made_up("MLP-CIFAR10", 0.2, seeds=1, model=model, masc=HIGH)
         assert verdicts("masc-dynamics", rows)[0] is said
 

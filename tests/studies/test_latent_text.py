@@ -106,7 +106,7 @@ def made_up(case, *, model, masc, velpic, guessed, fit=1.0):
     ("numbers", "expected"),
     [
         ({"model": (0.1, 0.8, 0.5), "masc": (0.4, 0.7, 0.6), "velpic": (0.3, 0.7, 0.6), "guessed": 0.3}, [True] * 4),
-        ({"model": (0.1, 0.6, 0.6), "masc": (0.2, 0.7, 0.5), "velpic": (0.3, 0.7, 0.5), "guessed": 0.3}, [False] * 4),
+        ({"model": (0.1, 0.6, 0.7), "masc": (0.2, 0.7, 0.5), "velpic": (0.3, 0.7, 0.5), "guessed": 0.3}, [False] * 4),
         (
             {"model": (0.1, 0.8, 0.5), "masc": (0.4, 0.7, 0.6), "velpic": (0.3, 0.7, 0.6), "guessed": 0.3, "fit": 0.6},
             [None, None, None, True],

@@ -80,7 +80,7 @@ def over_cases(
 
 def peak_and_fall(found: Findings, case: str) -> tuple[bool | None, str]:
     """The model's test accuracy stands higher somewhere before the end, by more than test samples scatter."""
-    peak, last = float(model_curve(found, case).mean.max()), model_end(found, case)
+    peak, last = float(model_curve(found, case).mean[:-1].max()), model_end(found, case)
     return _clearly(
         peak - last, FALL, scatter(found, case, peak, last), f"peak {number(peak)}, end {number(last)}"
     )
@@ -94,10 +94,10 @@ def scatter(found: Findings, case: str, *accuracies: float) -> float:
 
 
 def _clearly(lead: float, wanted: float, unsure: float, words: str) -> tuple[bool | None, str]:
-    """Whether a lead is there; one that test samples cannot tell from its absence says nothing."""
+    """Whether a lead is there; where test samples allow both, that cannot be told."""
     if lead > max(wanted, unsure):
         return True, words
-    if lead > 0 and unsure > wanted:
+    if lead + unsure >= wanted:
         return None, f"{words}, less apart than test samples scatter ({number(unsure)})"
     return False, words
 
