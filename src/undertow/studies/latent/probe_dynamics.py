@@ -273,7 +273,9 @@ init_vs_trained = replace(
         ),
         Claim(
             "at higher degrees VeLPIC reads the trained network better (AlexNet at 80 % is the one exception)",
-            over_cases(trained_beats_random("velpic"), "every", above=HIGH, without=("AlexNet-TinyImageNet 0.8",)),
+            with_pictures(
+                over_cases(trained_beats_random("velpic"), "every", above=HIGH, without=("AlexNet-TinyImageNet 0.8",))
+            ),
             FITTED, "appendix H",
         ),
     ),
