@@ -247,7 +247,7 @@ def _say(pipe: connection.Connection, answer: TaskAnswer) -> bool:
 def _attempt_within(task: Task, workspace: Path, memory: int) -> TaskAnswer:
     short: list[BaseException] = []
 
-    def words(error: Exception) -> str:
+    def words(error: BaseException) -> str:
         if not ran_out(error):
             return failure_words(error)
         short.append(error)
