@@ -88,6 +88,10 @@ class ChangedFile(BadFile):
         self._parts = (str(path), problem, next_step)
 
 
+FOREIGN = (Exception, SystemExit)
+"""What a user's own code may raise: where it calls sys.exit, that must not end our program with its code."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownName:
     """The error for an unknown `name`: near names if there are any, else `hint`, else all names."""
     names = sorted(known)

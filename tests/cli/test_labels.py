@@ -309,6 +309,16 @@ def test_a_table_with_a_new_column_goes_back_too(capsys, files, tmp_path, monkey
     )
 
 
+def test_names_of_rows_that_were_not_read_are_told(capsys, files, tmp_path, monkeypatch):
+    monkeypatch.chdir(files)
+    table = pd.read_csv("y.csv")
+    table.insert(0, "id", [f"s{at}" for at in range(len(table))])
+    table.to_csv(tmp_path / "named.csv", index=False)
+    arguments = ["--features", "emb.npy", "--labels", str(tmp_path / "named.csv"), "--json"]
+    assert main(["labels", *arguments]) == 0
+    assert "its column id was not read" in json.loads(capsys.readouterr().out)["notes"][0]
+
+
 def test_labels_cleaned_without_a_run(capsys, files, tmp_path, monkeypatch):
     monkeypatch.chdir(files)
     cleaned = tmp_path / "cleaned.parquet"

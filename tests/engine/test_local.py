@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from multiprocessing import active_children
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pandas as pd
@@ -132,6 +133,36 @@ def test_the_users_number_of_threads_is_the_most(monkeypatch):
     assert [share_of_threads(count) for count in (1, 2, 3, 6, 12)] == [2, 2, 2, 1, 1]
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert [share_of_threads(count) for count in (1, 2, 3, 6, 12)] == [6, 3, 2, 1, 1]
+
+
+EARLY = """
+import os, signal, sys
+if "--multiprocessing-fork" in sys.orig_argv:
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_ctrl_c_does_not_reach_a_worker_that_loads(tmp_path, tasks, monkeypatch, capfd):
+    """Fails if a worker learns to ignore it only after its imports: it ended with a traceback out of importlib."""
+    (tmp_path / "sitecustomize.py").write_text(EARLY)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}")
+    store, todo = Store(tmp_path / "tasks"), tasks("square", 1, 2)
+    assert run_local(todo, store, workspace=tmp_path, workers=2) == {}
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_ctrl_c_while_workers_start_is_not_lost(tmp_path, tasks, monkeypatch):
+    """Fails if the signal is ignored, not held back, while a process is started."""
+    start = BaseProcess.start
+
+    def interrupted(process):
+        os.kill(os.getpid(), signal.SIGINT)
+        start(process)
+
+    monkeypatch.setattr(BaseProcess, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_local(tasks("square", 1, 2), Store(tmp_path / "tasks"), workspace=tmp_path, workers=2)
+    assert active_children() == []
 
 
 def test_a_stopped_sweep_leaves_no_process(tmp_path, tasks):

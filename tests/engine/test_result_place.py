@@ -13,6 +13,7 @@ from undertow.cli import main
 from undertow.engine import Engine, Store, run_tasks
 from undertow.engine.result_place import open_place, refuse_other_version, results_folder, work_folder
 from undertow.errors import BadValue, RunProblem
+from undertow.stored.study_folder import read_study_facts
 
 
 @pytest.fixture(params=["folder", "file URL", "memory"])
@@ -86,6 +87,30 @@ def test_results_of_another_version_are_not_overwritten(out):
     place.write("study.json", b"torn")
     with pytest.raises(RunProblem, match="holds results that cannot be read"):
         refuse_other_version(out, "study/smoke")
+
+
+@pytest.mark.parametrize("content", ["{}", "", "torn"])
+def test_run_and_report_say_the_same_of_what_cannot_be_read(tmp_path, content):
+    """Fails if the report says to run again and the run refuses to."""
+    facts = tmp_path / "study" / "smoke" / "study.json"
+    facts.parent.mkdir(parents=True)
+    facts.write_text(content)
+    todo = r"study\.json.* Delete that file and run the study again"
+    with pytest.raises(RunProblem, match=todo):
+        refuse_other_version(tmp_path, "study/smoke")
+    with pytest.raises(RunProblem, match=todo):
+        read_study_facts(facts.parent)
+    facts.unlink()
+    refuse_other_version(tmp_path, "study/smoke")
+
+
+def test_a_mark_that_cannot_be_read_can_be_deleted(tmp_path):
+    store = Store.under(tmp_path)
+    store.place.write("store.json", b"")
+    with pytest.raises(RunProblem, match=r"store\.json: .* Delete that file and run the study again"):
+        store.claim()
+    store.place.remove("store.json")
+    store.claim()
 
 
 def test_a_kind_of_url_that_nobody_knows_is_refused():

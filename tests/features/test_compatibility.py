@@ -163,3 +163,14 @@ def test_an_assertion_of_the_model_is_one_sentence_and_want_of_memory_is_not_the
         check_fit(Particular(AssertionError("wrong size")), torch.zeros(3, 4), "train")
     with pytest.raises(torch.OutOfMemoryError):
         check_fit(Particular(torch.OutOfMemoryError("no memory")), torch.zeros(3, 4), "train")
+
+
+def test_a_forward_that_ends_the_program_is_told():
+    """Fails if its exit code becomes that of the program."""
+
+    class Ends(nn.Module):
+        def forward(self, x):
+            raise SystemExit(3)
+
+    with pytest.raises(BadData, match=r"Ends: wanted outputs, but its forward ends .* \(SystemExit: 3\)"):
+        check_fit(Ends(), torch.zeros(4, 3), "train")

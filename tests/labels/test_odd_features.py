@@ -55,3 +55,17 @@ def test_masks_are_not_read_through():
         ut.label_errors(features=X, labels=np.ma.masked_equal(Y.numpy(), 1))
     with pytest.raises(BadData, match="real numbers"):
         ut.label_errors(features=X.to(torch.complex64), labels=Y)
+
+
+@pytest.mark.parametrize("factor", [1e200, 1e-200])
+@pytest.mark.parametrize("kind", [torch.from_numpy, np.asarray])
+def test_features_beyond_float32_are_refused(kind, factor: float):
+    """Fails if they become infinity with a warning, or zeros without a word."""
+    far = kind(X.double().numpy() * factor)
+    with pytest.raises(
+        BadData, match=r"features: wanted numbers that float32 can hold, got numbers up to .*e[-+]"
+    ):
+        ut.label_errors(features=far, labels=Y)
+    few = X.double()
+    few[:, 0] = 1e-200  # a column that is nothing beside the others
+    assert len(ut.label_errors(features=few, labels=Y).given) == len(Y)

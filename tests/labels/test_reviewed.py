@@ -23,6 +23,11 @@ def reviewed(path):
     return apply_review(GIVEN, read_review(path), str(path))
 
 
+def saved(table, path):
+    save = {".parquet": pd.DataFrame.to_parquet, ".csv": pd.DataFrame.to_csv}[path.suffix]
+    save(table, path, index=False)
+
+
 def task(sample, *annotations, given=None):
     data = {"sample": sample} | ({} if given is None else {"given": given})
     return {"id": 1, "data": data, "annotations": list(annotations)}
@@ -273,6 +278,64 @@ def test_a_row_number_is_no_feature(tmp_path, ending):
     save(pd.DataFrame({"id": [1, 2, 3], "p": [1.5, 2, 4]}), path, index=False)
     with pytest.raises(UndertowError, match=r"column id of .* only numbers the rows. Leave it out"):
         GivenFiles(features=(str(path),)).read_features()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_row_number_is_no_feature_in_any_order(tmp_path, ending, first):
+    """Fails if only ascending numbers are refused: others tell where a row stood, and so its class."""
+    path = tmp_path / f"a.{ending}"
+    numbers = torch.randperm(20, generator=torch.Generator().manual_seed(0)).numpy() + first
+    saved(pd.DataFrame({"id": numbers, "p": np.arange(20) / 7}), path)
+    with pytest.raises(UndertowError, match=r"column id of .* only numbers the rows. Leave it out, or call"):
+        GivenFiles(features=(str(path),)).read_features()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_features_texts_and_labels_are_found_by_their_sample(tmp_path, ending):
+    """Fails if the number of a sample is a feature, or rows are taken as they stand."""
+    path = tmp_path / f"a.{ending}"
+    columns = {"sample": [2, 0, 1], "p": [2.5, 0.5, 1.5], "label": [*"cab"], "text": [*"zxy"]}
+    saved(pd.DataFrame(columns), path)
+    files = GivenFiles(features=(str(path),), labels=path, texts=path)
+    assert files.read_features()["a"].tolist() == [[0.5], [1.5], [2.5]]
+    assert files.read_labels(3).tolist() == ["a", "b", "c"]
+    assert files.read_shown(3).texts == ("x", "y", "z")
+    saved(pd.DataFrame({"sample": [3, 1, 2], "p": [3.5, 1.5, 2.5]}), path)
+    with pytest.raises(UndertowError, match=r"wanted each sample from 0 to 2 once .* none with number 0"):
+        GivenFiles(features=(str(path),)).read_features()
+
+
+def test_lists_of_features_are_found_by_their_sample(tmp_path):
+    rows = {"sample": [1, 0], "emb": [[1.0, 2.0], [3.0, 4.0]]}
+    pd.DataFrame(rows).to_parquet(tmp_path / "a.parquet")
+    found = GivenFiles(features=(str(tmp_path / "a.parquet"),)).read_features()
+    assert found["a"].tolist() == [[3, 4], [1, 2]]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_names_beside_labels_that_nobody_reads_are_told(tmp_path, ending):
+    """Fails if rows that name their samples are matched by position without a word."""
+    path = tmp_path / f"y.{ending}"
+    files = GivenFiles(features=("x.npy",), labels=path)
+    for names in (["s2", "s0", "s1"], [2, 0, 1]):
+        saved(pd.DataFrame({"id": names, "label": [0, 1, 0]}), path)
+        assert "its column id was not read. A column sample, from 0 on, says whose" in files.notes[0]
+    for own in ([0, 1, 2], [0.5, 0.1, 0.3], ["a", "a", "b"]):
+        saved(pd.DataFrame({"id": own, "label": [0, 1, 0]}), path)
+        assert files.notes == ()
+    saved(pd.DataFrame({"sample": [2, 0, 1], "id": [*"cab"], "label": [0, 1, 0]}), path)
+    assert files.notes == ()
+
+
+@pytest.mark.parametrize("lines", ["p,q,\n4,3,\n2,5,\n", "p,q,none\n4,3,\n2,5,\n"])
+def test_a_column_of_nothing_is_named(tmp_path, lines):
+    """Fails if every sample is called bad where each line ends in a comma."""
+    (tmp_path / "a.csv").write_text(lines)
+    with pytest.raises(
+        UndertowError, match=r"column (3 \(it has no name\)|none) of .* is empty. Leave it out"
+    ):
+        GivenFiles(features=(str(tmp_path / "a.csv"),)).read_features()
 
 
 def test_a_csv_of_features_names_what_is_no_number(tmp_path):

@@ -202,6 +202,58 @@ def test_what_somebody_else_remembered_runs_no_code(foreign, capsys, monkeypatch
     assert told(capsys, "audit", "ck", *flags)[0] == 2
 
 
+LOUD = """
+print("hello from the module")
+from somenet import build as quiet
+def build():
+    print("hello from the function")
+    return quiet()
+def exits():
+    raise SystemExit(3)
+"""
+
+
+def test_what_a_model_prints_is_no_part_of_the_answer(foreign, capsys, monkeypatch):
+    """Fails if a function that prints makes the JSON unreadable."""
+    monkeypatch.chdir(foreign)
+    (foreign / "loudnet.py").write_text(LOUD)
+    flags = ["--lenses", "latent", "--probes", "velpic", "--checkpoints", "last", "--no-report", "--json"]
+    code, answer, beside = told(
+        capsys, "audit", "ck", "--model", "loudnet:build", "--data", "mine.npz", *flags
+    )
+    assert code == 0
+    assert json.loads(answer)["measures"]
+    assert "hello from the module" in beside
+    assert "hello from the function" in beside
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [("import sys; sys.exit(3)", "SystemExit: 3"), ("1 / 0", "ZeroDivisionError: division by zero")],
+)
+def test_a_module_that_cannot_be_loaded_is_told(foreign, capsys, monkeypatch, module, said):
+    """Fails if it ends the command with the code of a gate, or with a traceback."""
+    monkeypatch.chdir(foreign)
+    name = f"deadnet{len(module)}"
+    (foreign / f"{name}.py").write_text(module)
+    code, _, error = told(capsys, "audit", "ck", "--model", f"{name}:build", "--data", "mine.npz")
+    assert code == 2
+    assert f"cannot be imported. Python says: {said}." in error
+
+
+def test_no_code_of_ours_is_the_users(foreign, capsys, monkeypatch):
+    """Fails if what ends the program somewhere else passes for a gate or for success."""
+    monkeypatch.chdir(foreign)
+
+    def ends(*_: object, **__: object) -> None:
+        raise SystemExit(3)
+
+    monkeypatch.setattr("undertow.training.run.open_run", ends)
+    code, _, error = told(capsys, "audit", "ck", "--model", "somenet:build", "--data", "mine.npz")
+    assert code == 1
+    assert "ended the program (SystemExit: 3)" in error
+
+
 def test_one_checkpoint_in_every_command(foreign, capsys):
     """After one command was told of its model and data, the others need its path only."""
     one = "ck/epoch_60.pt"

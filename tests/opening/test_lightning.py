@@ -47,6 +47,16 @@ def test_a_function_that_wants_more_is_told_so(lightning):
         ut.open_run(lightning, model=lambda depth: None).model()
 
 
+def test_a_function_that_ends_the_program_is_told(lightning):
+    """Fails if its exit code becomes ours: 3 is the code of a gate."""
+
+    def exits():
+        raise SystemExit(3)
+
+    with pytest.raises(BadValue, match=r"model function .*exits: .* got 'SystemExit'. It says: 3"):
+        ut.open_run(lightning, model=exits).model()
+
+
 def test_two_versions_are_named(lightning, tmp_path):
     for name in ("version_0", "version_1"):
         (tmp_path / name / "checkpoints").mkdir(parents=True)

@@ -21,7 +21,7 @@ BAD = 57
 class Broken(Dataset[Any]):
     """Raises at one sample."""
 
-    def __init__(self, error: Exception | None, length: int = 90) -> None:
+    def __init__(self, error: BaseException | None, length: int = 90) -> None:
         self.error, self.length = error, length
 
     def __len__(self) -> int:
@@ -55,13 +55,20 @@ WAYS: dict[str, Callable[..., Any]] = {
     ),
 }  # fmt: skip
 ways = pytest.mark.parametrize("way", WAYS)
-ERRORS = [ValueError("bad jpeg"), KeyError("cat"), IndexError("none there"), StopIteration(), OSError("gone")]
+ERRORS = [
+    ValueError("bad jpeg"),
+    KeyError("cat"),
+    IndexError("none there"),
+    StopIteration(),
+    OSError("gone"),
+    SystemExit(0),
+]
 
 
 @ways
 @pytest.mark.parametrize("memory", ["2GB", "1kB"])
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
-def test_a_sample_that_cannot_be_read_is_named(way: str, error: Exception, memory: str):
+def test_a_sample_that_cannot_be_read_is_named(way: str, error: BaseException, memory: str):
     """Fails if a verb lets through what the Dataset raises, or one tells it in other words; held or as a stream."""
     if memory == "1kB" and way == "audit of test samples":
         memory = "10kB"

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from undertow.errors import BadValue
+from undertow.engine.store import failure_words
+from undertow.errors import BadValue, RunProblem
 from undertow.studies.train_and_measure import run_name, train_and_measure, trained
 from undertow.training.config import TrainConfig
 from undertow.training.facts import RunFacts
@@ -35,6 +36,20 @@ def test_rows_carry_case_and_seed_and_what_was_learned(tmp_path):
     assert [one["measure"] for one in (fit, wrong)] == ["train_fit", "train_wrong_fit"]
     assert (fit["value"], wrong["value"]) == (last["train_fit"], last["train_wrong_fit"])
     assert fit["note"] == "2 epochs"
+
+
+@pytest.mark.parametrize("taken", ["runs", "lock"])
+def test_what_stands_in_the_place_of_a_run_is_named(tmp_path, taken):
+    """Fails if a task tells the class of Python's error."""
+    place = tmp_path / "runs"
+    if taken == "runs":
+        place.touch()
+    else:
+        place = place / f"{run_name(CONFIG, [])}.lock"
+        place.mkdir(parents=True)
+    with pytest.raises(RunProblem, match=rf"Cannot write {place}: .*\. Remove what is in its place") as told:
+        trained(CONFIG, [], tmp_path)
+    assert "Error" not in failure_words(told.value)
 
 
 def test_the_same_training_is_done_once(tmp_path):

@@ -15,14 +15,14 @@ import os
 import sys
 import warnings
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from errno import ENOSPC
 from io import TextIOWrapper
 from typing import Any
 
 from undertow.errors import BadValue, UndertowError
 
-DEBUG = "--debug"
+DEBUG, JSON = "--debug", "--json"
 LONGEST = 200
 """Letters of a path in an error."""
 
@@ -35,11 +35,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no ✓ shows \u2713
     debug = DEBUG in tokens
     try:
-        return _call([token for token in tokens if token != DEBUG])
+        with _own_output(tokens):
+            return _call([token for token in tokens if token != DEBUG])
     except UndertowError as error:
         if debug:
             raise
         return _complain(str(error), error.exit_code)
+    except SystemExit as error:  # ours never raise it; its code would pass for a gate's, or for success
+        if debug:
+            raise
+        ended = f"Code of the model or the data ended the program (SystemExit: {error.code})"
+        return _complain(f"{ended}. Let it raise an error instead.", 1)
     except KeyboardInterrupt:
         return _complain(
             "Stopped. Nothing that was saved is lost: repeat the command to go on (train: with --resume).",
@@ -55,6 +61,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         where = str(error.filename)[:LONGEST] if error.filename else "What it prints cannot be written"
         return _complain(f"{where}: {error.strerror or error}.", 1)
+
+
+@contextmanager
+def _own_output(tokens: Sequence[str]) -> Generator[None]:
+    """Under --json standard output holds our answer alone: what a user's code prints goes to the other stream."""
+    if JSON not in tokens:
+        yield
+        return
+    from undertow.cli.screen import answering
+
+    with answering(sys.stdout), redirect_stdout(sys.stderr):
+        yield
 
 
 def _drop_output() -> None:

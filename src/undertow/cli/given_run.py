@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal
 from undertow.cli.flags import BadUsage
 from undertow.cli.remembered import Told, recall, remember, undoable, whole
 from undertow.data.catalogue import DATA
-from undertow.errors import BadValue, NotThere, unknown
+from undertow.errors import FOREIGN, BadValue, NotThere, unknown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -166,8 +166,9 @@ def import_factory(place: str, folder: str | None = None) -> Callable[[], nn.Mod
         sys.path.append(folder)
     try:
         home = import_module(module)
-    except ImportError as error:
-        raise BadUsage(f"--model: the module {module!r} cannot be imported. Python says: {error}.") from error
+    except FOREIGN as error:  # whatever a user's module does when it is loaded
+        said = f"{error}" if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise BadUsage(f"--model: the module {module!r} cannot be imported. Python says: {said}.") from error
     found = getattr(home, name, None)
     if not callable(found):
         raise unknown(

@@ -162,7 +162,7 @@ def _search_files(files: GivenFiles, config: SearchFlags, quiet: bool) -> Search
     shown = files.read_shown(len(given))
     progress = ProgressBar(quiet=quiet)
     found = label_errors(features=features, labels=given, pred_probs=likely, config=config, progress=progress)
-    return Searched(found, shown=shown)
+    return Searched(replace(found, own_notes=(*files.notes, *found.own_notes)), shown=shown)
 
 
 def _search_run(

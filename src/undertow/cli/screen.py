@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.errors import MarkupError
@@ -15,6 +17,8 @@ from rich.table import Table
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _TURNS = re.compile(r"[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """What ends a line or turns the direction in which the rest of it is shown."""
+_ANSWERS: ContextVar[TextIO | None] = ContextVar("answers", default=None)
+"""Where JSON goes; standard output where nothing is said."""
 WIDE = 200
 """Columns of a pipe or a file, where nothing needs to wrap."""
 
@@ -95,7 +99,17 @@ def thousands(number: int) -> str:
 
 def print_json(value: Any) -> None:
     """One line of JSON on standard output; not-a-number becomes null, as JSON has none."""
-    print(json.dumps(_plain(value)), flush=True)  # noqa: T201
+    print(json.dumps(_plain(value)), file=_ANSWERS.get(), flush=True)
+
+
+@contextmanager
+def answering(stream: TextIO) -> Generator[None]:
+    """In the block JSON goes to this stream, wherever standard output leads."""
+    before = _ANSWERS.set(stream)
+    try:
+        yield
+    finally:
+        _ANSWERS.reset(before)
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset
 
-from undertow.errors import BadData, UndertowError
+from undertow.errors import FOREIGN, BadData, UndertowError
 
 OWN = (UndertowError, MemoryError)
 """What is passed on as it is."""
@@ -29,7 +29,7 @@ def count_items(dataset: Any, where: str) -> int:
         count = len(dataset)
     except OWN:
         raise
-    except Exception as error:
+    except FOREIGN as error:
         raise BadData(f"{where}: wanted a length from 0 on, but __len__ fails ({_said(error)}).") from error
     return count
 
@@ -40,7 +40,7 @@ def read_item(dataset: Any, at: int, where: str) -> Any:
         return dataset[at]
     except OWN:
         raise
-    except Exception as error:
+    except FOREIGN as error:
         raise _unread(error, at, where) from error
 
 
@@ -61,16 +61,16 @@ def counted(source: Iterable[Any], where: str, what: str = "sample") -> Iterator
             at += 1
     except (*OWN, GeneratorExit):
         raise
-    except Exception as error:
+    except FOREIGN as error:
         raise _unread(error, at, where, what) from error
 
 
-def _unread(error: Exception, at: int, where: str, what: str = "sample") -> BadData:
+def _unread(error: BaseException, at: int, where: str, what: str = "sample") -> BadData:
     hint = " Is its length right?" if isinstance(error, IndexError) else ""
     return BadData(f"{where}: {what} {at} cannot be read ({_said(error)}).{hint}")
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     said = (str(error).strip().splitlines() or [""])[0].rstrip(".")
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
@@ -96,7 +96,7 @@ class _GuardedMany(_Guarded):
             return self._dataset.__getitems__(list(rows))
         except OWN:
             raise
-        except Exception as error:
+        except FOREIGN as error:
             for row in rows:  # one of them is the reason
                 self[row]
             raise _unread(error, rows[0], self._who) from error
@@ -123,6 +123,6 @@ class Collate:
             return self._collate(items)
         except OWN:
             raise
-        except Exception as error:
+        except FOREIGN as error:
             hint = "Resize or pad them, or give a DataLoader with a collate_fn that does."
             raise BadData(f"samples: {self._failed} ({_said(error)}). {hint}") from error

@@ -16,13 +16,13 @@ import pickle
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context, parent_process, resource_tracker
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 
 from undertow.crew.limits import keep_freed_memory, limit_memory, ran_out, share_of_threads, use_threads
 from undertow.engine.store import failure_words
@@ -44,7 +44,7 @@ def in_pool(todo: list[Task], workspace: Path, *, workers: int, memory: int | No
     pool = _Pool(todo, partial(Worker, workspace, share_of_threads(size), memory))
     try:
         for _ in range(size):
-            pool.crew.append(pool.start())
+            pool.hire()
         yield from pool.answers()
     finally:
         pool.end()
@@ -58,6 +58,11 @@ class _Pool:
         self.crew: list[Worker] = []
         self._leaving: list[Worker] = []
         self._waiting, self._deaths = deque(todo), Counter[str]()
+
+    def hire(self) -> None:
+        """One more process; a Ctrl-C meanwhile would leave one that nobody ends."""
+        with _ctrl_c_later():
+            self.crew.append(self.start())
 
     def answers(self) -> Answers:
         while self.crew:
@@ -85,7 +90,7 @@ class _Pool:
         self._leaving.append(worker)
         worker.dismiss()
         if self._waiting:
-            self.crew.append(self.start())
+            self.hire()
 
     def _deserves_another(self, task: Task, answer: TaskAnswer | None, worker: Worker) -> bool:
         """Whether a fresh process might do better."""
@@ -174,11 +179,34 @@ class Worker:
             self._process.join()
 
 
+@contextmanager
+def _ctrl_c_later() -> Generator[None]:
+    """Ctrl-C waits until the block is done, and never reaches a process that is started in it.
+
+    A fresh Python takes a second to load, in which it would answer with a traceback from wherever it is: it inherits
+    the mask, and has learned to ignore the signal (`_serve`) before anything lifts it.
+    """
+    if current_thread() is not main_thread() or not hasattr(signal, "pthread_sigmask"):
+        yield  # elsewhere Python lets nobody choose what answers
+        return
+    resource_tracker.ensure_running()  # its own start would lift the mask
+    heard: list[int] = []
+    # Another thread of ours may hear it in spite of the mask, which is of one thread.
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        signal.raise_signal(signal.SIGINT)
+
+
 def _serve(pipe: connection.Connection, workspace: Path, threads: int, memory: int | None) -> None:
     """The life of a worker process: say that it is ready, then answer tasks until the pipe closes."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches all processes; the first one ends the others
+    # Ctrl-C reaches all processes; the first one ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
     use_threads(threads)
     if memory is None:
@@ -221,7 +249,7 @@ def _say(pipe: connection.Connection, answer: TaskAnswer) -> bool:
 def _attempt_within(task: Task, workspace: Path, memory: int) -> TaskAnswer:
     short: list[BaseException] = []
 
-    def words(error: Exception) -> str:
+    def words(error: BaseException) -> str:
         if not ran_out(error):
             return failure_words(error)
         short.append(error)

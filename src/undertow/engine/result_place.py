@@ -23,6 +23,7 @@ from undertow._version import __version__
 from undertow.errors import BadValue, RunProblem
 from undertow.files import aside, is_unfinished
 from undertow.stored.door import decode
+from undertow.stored.study_folder import ANEW
 
 FILE = "file://"
 
@@ -166,17 +167,18 @@ def results_folder(out: Path | str, name: str) -> Generator[Path]:
 
 def refuse_other_version(out: Path | str, name: str) -> None:
     """Stop before results of another undertow in OUT/NAME are overwritten."""
-    place = open_place(out, name)
+    place, where = open_place(out, name), f"{out}/{name}"
     if not place.exists("study.json"):
         return
     try:
-        found = decode(place.read("study.json"), f"{out}/{name}/study.json")
+        found = decode(place.read("study.json"), f"{where}/study.json")
         made_by = found.get("undertow") if isinstance(found, dict) else None  # pyright: ignore
     except RunProblem:
         made_by = None
+    if not made_by:
+        raise RunProblem(f"{where}/study.json holds results that cannot be read. {ANEW}")
     if made_by != __version__:
-        whose = f"of undertow {made_by}" if made_by else "that cannot be read"
         raise RunProblem(
-            f"{out}/{name} holds results {whose}; undertow {__version__} does not overwrite them. "
+            f"{where} holds results of undertow {made_by}; undertow {__version__} does not overwrite them. "
             "Choose another --out."
         )

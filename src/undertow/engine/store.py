@@ -25,6 +25,7 @@ from undertow.engine.result_place import ResultPlace, open_place
 from undertow.errors import UndertowError
 from undertow.stored.documents import FailureDocument, StoreDocument
 from undertow.stored.door import check_document, document_text
+from undertow.stored.study_folder import ANEW
 from undertow.stored.tables import TableSchema, read_table, table_bytes
 from undertow.studies.task import Rows, Task
 
@@ -62,8 +63,7 @@ class Store:
             mark = {"format": FORMAT, "undertow": __version__}
             self.place.write(MARK, document_text(mark).encode())
             return
-        other = "Choose another --out."
-        check_document(self.place.read(MARK), f"{self.folder}/{MARK}", StoreDocument, next_step=other)
+        check_document(self.place.read(MARK), f"{self.folder}/{MARK}", StoreDocument, next_step=ANEW)
 
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
         """The tasks that are not done, each once; one listing, however many there are."""

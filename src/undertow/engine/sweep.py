@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from undertow.engine.store import Store, failure_words
-from undertow.errors import RunProblem
+from undertow.errors import FOREIGN, RunProblem
 from undertow.studies.task import Rows, Task
 
 
@@ -45,12 +45,12 @@ Watch = Callable[[SweepProgress], None]
 Answers = Generator[tuple[Task, TaskAnswer]]
 
 
-def attempt(task: Task, workspace: Path, words: Callable[[Exception], str] = failure_words) -> TaskAnswer:
+def attempt(task: Task, workspace: Path, words: Callable[[BaseException], str] = failure_words) -> TaskAnswer:
     """Run one task; an error becomes words."""
     began = time.monotonic()
     try:
         rows = task.run(workspace)
-    except Exception as error:
+    except FOREIGN as error:
         return TaskAnswer([], time.monotonic() - began, words(error))
     return TaskAnswer(rows, time.monotonic() - began)
 

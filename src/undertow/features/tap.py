@@ -280,9 +280,15 @@ def _check_names(model: nn.Module, inputs: Inputs) -> None:
 
 def call(model: nn.Module, inputs: Inputs) -> Any:
     """The model's answer to one tensor, keyword arguments or positional arguments."""
-    if isinstance(inputs, Tensor):
-        return model(inputs)
-    return model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
+    try:
+        if isinstance(inputs, Tensor):
+            return model(inputs)
+        return model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
+    except SystemExit as error:
+        raise BadData(
+            f"{type(model).__name__}: wanted outputs, but its forward ends the program (SystemExit: {error.code}). "
+            "Let it raise an error instead."
+        ) from error
 
 
 def uncompiled() -> AbstractContextManager[Any]:

@@ -29,7 +29,7 @@ from torch import nn
 
 from undertow.auditing.audit_run import audit
 from undertow.auditing.outcome import Audit
-from undertow.errors import BadValue, RunProblem, UnknownName
+from undertow.errors import FOREIGN, BadValue, RunProblem, UnknownName
 from undertow.features.layers import unwrap
 from undertow.integrations.alarm import alarm
 from undertow.integrations.look import Look, Looker
@@ -134,7 +134,7 @@ class Watch:
             if not self.looks:
                 raise
             found = self._failed(model, at, "its layers have other names now")
-        except Exception as error:  # a look is never worth a training, whoever's error it is
+        except FOREIGN as error:  # a look is never worth a training, whoever's error it is
             found = self._failed(model, at, (str(error).splitlines() or [type(error).__name__])[0])
         if found is None:
             return None
@@ -159,7 +159,7 @@ class Watch:
             return
         try:
             self.log({f"undertow/{name}": value for name, value in found.measures().items()}, found.at)
-        except Exception as error:  # a tracker that is gone is no reason to end a training
+        except FOREIGN as error:  # a tracker that is gone is no reason to end a training
             self._tell_once(
                 "log",
                 f"log= of {type(self).__name__} raised {type(error).__name__}: {error}. The training goes on.",
@@ -193,7 +193,7 @@ class Watch:
             return None
         try:
             self.audit = self._audited(unwrap(model))
-        except Exception as reason:  # the training is done and kept: a report that fails must not undo that
+        except FOREIGN as reason:  # the training is done and kept: a report that fails must not undo that
             warnings.warn(f"undertow wrote no report of {self.path}: {reason}", stacklevel=2)
         return self.audit
 

@@ -36,6 +36,8 @@ TOLERANCE = 1e-2
 DROWNS, WIDER = 0.9, 10.0
 """Columns so many times wider than the middle one that together have this share of all variance are in other units:
 neighbours and class directions see nothing else."""
+SINGLE = (float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max))
+"""The sizes that float32 can hold in full."""
 LARGEST = 2**53
 """Numbers beyond it are no longer told apart in float64."""
 
@@ -169,6 +171,8 @@ def _spread(rows: Tensor) -> Tensor:
 
 def _rows(given: Any, where: str) -> Tensor:
     if isinstance(given, Tensor):
+        if given.dtype == torch.float64:
+            _check_scale(as_array(given, where), where)
         rows = plain_inputs(given, where)
     else:
         check_unmasked(given, where)
@@ -178,6 +182,7 @@ def _rows(given: Any, where: str) -> Tensor:
             raise BadData(f"{where}: wanted numbers (N, D), got rows of different lengths.") from error
         if array.dtype.kind not in "iufb":
             raise BadData(f"{where}: wanted numbers (N, D), got {_came(given, array)}.")
+        _check_scale(array, where)
         with warnings.catch_warnings(
             action="ignore", category=UserWarning
         ):  # of arrays that must not be written to
@@ -185,6 +190,20 @@ def _rows(given: Any, where: str) -> Tensor:
     if rows.ndim < 2:
         raise BadData(f"{where}: wanted features of shape (N, D), got {tuple(rows.shape)}.")
     return rows.flatten(1).float()
+
+
+def _check_scale(array: np.ndarray, where: str) -> None:
+    """Refuse numbers that float32 would make infinite, and those of which it would leave nothing."""
+    if array.dtype.kind != "f" or array.dtype.itemsize <= 4 or not array.size:
+        return
+    high, low = float(np.fmax.reduce(array, axis=None)), float(np.fmin.reduce(array, axis=None))
+    largest = max(high, -low)  # NaN was passed over; it and infinity are refused later, with their rows
+    least, most = SINGLE
+    if most < largest < np.inf or 0 < largest < least:
+        raise BadData(
+            f"{where}: wanted numbers that float32 can hold, got numbers up to {largest:.3g}. Multiply them by one "
+            "number so that they are near 1."
+        )
 
 
 def _came(given: Any, array: np.ndarray) -> str:

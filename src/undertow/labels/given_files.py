@@ -4,9 +4,9 @@
     label_errors(features=files.read_features(), labels=files.read_labels())
     files.read_shown(count)            # Shown: texts, picture files or pixels in sample order, where given
 
-A table's column is called label (text), or is the only one. Labels beside a column sample belong to those samples, and
-samples that are not listed have none. In a csv or txt file an empty cell and nan are missing; NA and None may be names
-of classes. One table may hold features, label and text.
+A table's column is called label (text), or is the only one. Rows beside a column sample belong to those samples, and
+samples that are not listed have no label. In a csv or txt file an empty cell and nan are missing; NA and None may be
+names of classes. One table may hold features, label and text.
 """
 
 import re
@@ -19,7 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import BadData, BadValue, unknown
-from undertow.labels.cells import WHOLE, as_labels, check_file, read_rows, unreadable, whole_number
+from undertow.labels.cells import WHOLE, as_labels, check_file, read_rows, unreadable
+from undertow.labels.given_tables import (
+    csv_arrays,
+    in_order,
+    placed_labels,
+    read_parquet,
+    table_arrays,
+    unread_names,
+)
 from undertow.room import check_room
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -105,9 +113,19 @@ class GivenFiles:
             raise BadValue("labels", "--labels FILE beside features", None, "For example --labels y.csv.")
         return read_label_file(self.labels, count)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know of how rows found each other."""
+        own = {_named_path(one)[1].resolve() for one in self.features or ()}
+        if (
+            self.labels is None or self.labels.resolve() in own
+        ):  # a row's features and label stand side by side
+            return ()
+        return unread_names(self.labels, {"label", "text"})
+
     def read_shown(self, count: int) -> Shown:
         """Texts and pictures of `count` samples."""
-        cells = None if self.texts is None else _column(self.texts, "text", "--texts", count)
+        cells = None if self.texts is None else _texts(self.texts, count)
         shown = Shown.of(cells)
         if self.images is not None:
             shown = _pictures(self.images, shown.texts)
@@ -116,49 +134,9 @@ class GivenFiles:
 
 def read_label_file(path: Path, count: int | None = None) -> NDArray[Any]:
     """The labels in a file as numbers or names, in the order of the samples."""
-    placed = _placed_labels(path, count)
+    placed = placed_labels(path, count)
     found = _column(path, "label", "--labels", count) if placed is None else placed
     return found if isinstance(found, np.ndarray) else as_labels(found)
-
-
-def _text_columns(path: Path) -> dict[str, list[str]]:
-    """The columns of a table as texts, those that place labels where it is no csv."""
-    if path.suffix == ".csv":
-        head, body = read_rows(path, "--labels")
-        return {name: [row[at] for row in body] for at, name in enumerate(head)}
-    table = _parquet(path, "--labels")
-    kept = [name for name in ("sample", "label", "name") if name in table]
-    return {name: ["" if one is None or one != one else str(one) for one in table[name]] for name in kept}
-
-
-def _sample_number(cell: str, path: Path) -> int:
-    if (number := whole_number(cell)) is None:
-        raise BadData(f"--labels: wanted whole numbers in column sample of {path}, got {cell[:40]}.")
-    return number
-
-
-def _placed_labels(path: Path, count: int | None) -> list[str] | None:
-    """Labels of a table that says which sample each belongs to, as labels that were cleaned or reviewed do."""
-    if path.suffix not in (".csv", ".parquet") or not path.is_file():
-        return None
-    columns = _text_columns(path)
-    if not {"sample", "label"} <= columns.keys() or not all(map(WHOLE.fullmatch, columns["sample"])):
-        return None
-    samples = [_sample_number(one, path) for one in columns["sample"]]
-    total = max(samples, default=-1) + 1 if count is None else count
-    if outside := [one for one in samples if not 0 <= one < total]:
-        raise BadData(
-            f"--labels: {path} has sample {outside[0]}, but there are {total} samples, 0 to {total - 1}."
-        )
-    different, counts = np.unique(samples, return_counts=True)
-    if (counts > 1).any():
-        twice = different[counts.argmax()]
-        raise BadData(f"--labels: {path} has sample {twice} more than once. Keep one row for each.")
-    check_room(8 * total, f"--labels: {path}")
-    cells = [""] * total
-    for sample, cell in zip(samples, columns.get("name", columns["label"]), strict=True):
-        cells[sample] = cell
-    return cells
 
 
 def _read_named(
@@ -188,9 +166,9 @@ def _arrays(path: Path, who: str, others: Set[str]) -> dict[str, NDArray[Any]]:
     check_file(path, who, ARRAYS)
     match path.suffix:
         case ".parquet":
-            found = _table_arrays(path, who, others)
+            found = table_arrays(path, who, others)
         case ".csv":
-            found = _csv_arrays(path, who, others)
+            found = csv_arrays(path, who, others)
         case _:
             found = _numpy_arrays(path, who, mapped=True)
     if not found or any(one.ndim < 2 or not one.size for one in found.values()):
@@ -219,80 +197,6 @@ def _numpy_arrays(path: Path, who: str, *, mapped: bool = False) -> dict[str, ND
         raise unreadable(path, who, "an array of numbers or texts, not of Python objects", error) from error
 
 
-def _table_arrays(path: Path, who: str, others: Set[str]) -> dict[str, NDArray[Any]]:
-    """Columns of lists, each on its own, or else all columns of numbers together."""
-    table = _parquet(path, who)
-    lists = [name for name in table if len(table) and np.ndim(table[name].iloc[0]) == 1]
-    if lists:
-        return {name: _stacked(table[name].tolist(), f"{who}: column {name} of {path}") for name in lists}
-    _check_columns(list(table), others, path, who)
-    numbers = table.drop(columns=[name for name in others if name in table]).select_dtypes("number")
-    for name in numbers:
-        _check_counted(numbers[name].to_numpy(), str(name), path, who)
-    return {"": numbers.to_numpy()} if len(table.columns) else {}
-
-
-def _csv_arrays(path: Path, who: str, others: Set[str]) -> dict[str, NDArray[Any]]:
-    """All columns of a csv file but `others`; each must hold numbers."""
-    head, body = read_rows(path, who)
-    _check_columns(head, others, path, who)
-    columns = [
-        _numbers([row[at] for row in body], name, path, who)
-        for at, name in enumerate(head)
-        if name not in others
-    ]
-    return {"": np.stack(columns, 1)} if columns and body else {}
-
-
-def _numbers(cells: Sequence[str], name: str, path: Path, who: str) -> NDArray[np.float32]:
-    """Cells as numbers; an empty one is NaN, of which the search will complain with its row."""
-    try:
-        values = np.array([float(cell) if cell.strip() else np.nan for cell in cells], dtype=np.float32)
-    except ValueError as error:
-        got = str(error).partition(": ")[2]
-        raise BadData(
-            f"{who}: wanted numbers in column {name} of {path}, got {got}. Leave it out."
-        ) from error
-    _check_counted(values, name, path, who)
-    return values
-
-
-def _check_columns(names: Sequence[str], others: Set[str], path: Path, who: str) -> None:
-    if "label" in names and "label" not in others:
-        raise BadData(
-            f"{who}: {path} has a column label beside its numbers. Labels must not be features: leave it out, or give "
-            "the same file to --labels."
-        )
-
-
-def _check_counted(values: NDArray[Any], name: str, path: Path, who: str) -> None:
-    """Refuse a row's number as a feature: where samples lie class by class it tells their labels."""
-    counted = np.arange(len(values))
-    if len(values) > 1 and any(np.array_equal(values, counted + first) for first in (0, 1)):
-        raise BadData(f"{who}: column {name} of {path} only numbers the rows. Leave it out.")
-
-
-def _stacked(rows: list[Any], who: str) -> NDArray[Any]:
-    sizes = {np.shape(row) for row in rows}
-    if len(sizes) > 1:
-        raise BadData(f"{who}: wanted lists of one length, got {len(sizes)} lengths. Fill or cut them.")
-    return np.stack(rows)
-
-
-def _parquet(path: Path, who: str) -> Any:
-    from pyarrow import parquet
-
-    try:
-        with parquet.ParquetFile(path) as table:
-            told = table.metadata  # a small file can claim, and hold, rows without end
-            check_room(8 * told.num_rows * told.num_columns, f"{who}: {path}")
-            return table.read(use_threads=False).to_pandas(use_threads=False)
-    except BadData:
-        raise
-    except Exception as error:  # damaged files: pyarrow's errors, and Python's own
-        raise unreadable(path, who, "a parquet table", error) from error
-
-
 def _column(path: Path, name: str, who: str, count: int | None) -> list[str] | NDArray[Any]:
     """One column of a file: texts of a csv or txt file, values of others."""
     check_file(path, who, COLUMNS)
@@ -305,7 +209,7 @@ def _column(path: Path, name: str, who: str, count: int | None) -> list[str] | N
         case ".csv":
             return _csv_column(path, name, who, count)
         case ".parquet":
-            table = _parquet(path, who)
+            table = read_parquet(path, who)
             return np.asarray(table[_chosen(list(table.columns), name, path, who)].to_numpy())
         case _:
             found = _numpy_arrays(path, who)
@@ -329,6 +233,13 @@ def _chosen(names: Sequence[Any], wanted: str, path: Path, who: str) -> Any:
         return wanted if wanted in names else names[0]
     hint = f"Call the column {wanted}, or leave only one; there are {', '.join(map(str, names)) or 'none'}."
     raise unknown(f"column in {path} ({who}):", wanted, [], hint)
+
+
+def _texts(path: Path, count: int) -> Sequence[str] | NDArray[Any]:
+    """Texts of samples; a table may say whose they are."""
+    found = _column(path, "text", "--texts", count)
+    order = in_order(path, "--texts")
+    return found if order is None else [found[row] for row in order]
 
 
 def _pictures(path: Path, texts: tuple[str, ...] | None) -> Shown:

@@ -18,11 +18,13 @@ from undertow.stored.seals import file_hash
 
 FACTS, CLAIMS = "study.json", "claims.json"
 AGAIN = "Run the study again."
+ANEW = "Delete that file and run the study again."
+"""Where the run would refuse to write over what cannot be read: it may be another undertow's."""
 
 
 def read_study_facts(folder: Path) -> dict[str, Any]:
     """study.json, if it and all files that it knows are as they were written."""
-    facts = read_document(folder / FACTS, StudyDocument, next_step=AGAIN)
+    facts = read_document(folder / FACTS, StudyDocument, next_step=ANEW)
     for name, told in facts.get("files", {}).items():
         path = folder / Path(name).name
         if not path.exists():

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -26,7 +27,7 @@ from filelock import FileLock
 from torch import nn
 
 from undertow.data.samples import DataSet
-from undertow.errors import BadValue
+from undertow.errors import BadValue, RunProblem
 from undertow.studies.findings import row
 from undertow.studies.task import Rows
 from undertow.training.config import TrainConfig
@@ -68,14 +69,31 @@ def fits(run: Run) -> Rows:
 def trained(config: TrainConfig, actions: Sequence[str], workspace: Path) -> Run:
     """The finished run of these settings: found, taken up again, or trained."""
     folder = workspace / "runs" / run_name(config, actions)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
+    with _alone(folder):
         # Its facts alone: a run that was killed before its first checkpoint cannot be opened yet, only trained on.
         if is_run(folder) and RunFacts.read(folder).finished:
             return open_run(folder)
         return train(
             config, folder, interventions=[_action(text, config) for text in actions], resume=is_run(folder)
         )
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """One process at a time trains the run in this folder; another that wants it waits."""
+    lock = FileLock(f"{folder}.lock")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        where = error.filename or lock.lock_file
+        raise RunProblem(
+            f"Cannot write {where}: {error.strerror or error}. Remove what is in its place, or choose another --out."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def run_name(config: TrainConfig, actions: Sequence[str]) -> str:

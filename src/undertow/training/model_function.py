@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from undertow.errors import BadValue, UndertowError
+from undertow.errors import FOREIGN, BadValue, UndertowError
 
 ModelFactory = Callable[..., nn.Module]
 
@@ -50,14 +50,14 @@ def ask_model(factory: ModelFactory, settings: Callable[[], dict[str, Any]]) -> 
         ) from error
     except (UndertowError, MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # whatever a user's code raises
+    except FOREIGN as error:  # whatever a user's code raises
         raise _failed(factory, error) from error
     if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadValue("model function", "an nn.Module as its answer", type(model).__name__)
     return model
 
 
-def _failed(factory: ModelFactory, error: Exception) -> BadValue:
+def _failed(factory: ModelFactory, error: BaseException) -> BadValue:
     """The error for a function that raises one of its own."""
     name = getattr(factory, "__qualname__", None) or type(factory).__name__
     said = (str(error).strip().splitlines() or ["nothing more"])[0].rstrip(".")
