@@ -58,7 +58,7 @@ def test_run_tells_paper_ours_within_and_claims(capsys, tmp_path):
     assert main([*command, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["study"] == "richness/target-scale"
-    assert len(told["comparison"]) == 18
+    assert len(told["comparison"]) == 21
 
 
 def test_wrong_names_are_answered(capsys, tmp_path):
