@@ -21,11 +21,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from undertow.errors import BadValue, NotThere, RunProblem
+from undertow.errors import BadFile, BadValue, NotThere, RunProblem
 from undertow.stored.archives import check_archive
 from undertow.stored.door import check_regular
 from undertow.training.checkpoint_files import INDICES, weight_files
 from undertow.training.harmless import harmless_types
+from undertow.training.mistaken import taken_for
 from undertow.training.own_checkpoint import read_checkpoint
 
 _INSIDE = ("state_dict", "model_state_dict", "model", "net", "network", "weights", "params", "module")
@@ -52,7 +53,10 @@ def read_weights(path: Path, *, ema: bool = False) -> dict[str, Tensor]:
         return _state_dict_in(read_plain(path), path, _AVERAGED if ema else _INSIDE)
     if ema:
         raise _no_average(path)
-    return read_checkpoint(path)
+    try:
+        return read_checkpoint(path)
+    except BadFile as error:
+        raise taken_for(path) or error from error
 
 
 def read_plain(path: Path) -> Any:
@@ -67,9 +71,10 @@ def read_plain(path: Path) -> Any:
     except FileNotFoundError:
         raise NotThere(f"There is no checkpoint {path}.") from None
     except pickle.UnpicklingError as error:
-        raise RunProblem(_needs_code(path, str(error))) from error
+        told = None if _CLASS.search(str(error)) else taken_for(path)  # the oldest pickles are letters, too
+        raise told or RunProblem(_needs_code(path, str(error))) from error
     except Exception as error:  # the reader stumbles over torn bytes in more ways than it documents
-        raise _damaged(path, error) from error
+        raise taken_for(path) or _damaged(path, error) from error
 
 
 def _damaged(path: Path, error: Exception) -> RunProblem:
