@@ -23,7 +23,7 @@ from torch.nn.parameter import is_lazy
 
 from undertow.errors import BadFile, BadValue, NotThere, RunProblem
 from undertow.stored.archives import check_archive
-from undertow.stored.door import check_regular
+from undertow.stored.door import check_regular, unreadable
 from undertow.training.checkpoint_files import INDICES, weight_files
 from undertow.training.harmless import harmless_types
 from undertow.training.mistaken import taken_for
@@ -78,6 +78,8 @@ def read_plain(path: Path) -> Any:
 
 
 def _damaged(path: Path, error: Exception) -> RunProblem:
+    if isinstance(error, OSError) and error.errno:
+        return unreadable(path, error)
     if not path.stat().st_size:
         return RunProblem(f"{path}: wanted a checkpoint, but the file is empty.")
     said = str(error).strip() or "it is not what torch.save writes"
