@@ -105,6 +105,29 @@ def test_a_folder_that_may_only_be_read(disk: Path, made: Path, capsys, tmp_path
         assert (tmp_path / "labels.csv").is_file()
 
 
+def test_what_need_not_write_into_a_run_works_where_it_may_only_be_read(
+    disk: Path, made: Path, capsys, tmp_path: Path
+):
+    """Fails if values that nobody asked to keep end the command; where the rows go elsewhere, one note is enough."""
+    shutil.copytree(made, disk / "run", ignore=shutil.ignore_patterns("cache", "probes.parquet"))
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    before = sorted(disk.rglob("*"))
+    run, rows, fixed = disk / "run", tmp_path / "rows.csv", tmp_path / "fixed.safetensors"
+    with pytest.warns(UserWarning, match="run/cache cannot be written to") as told:
+        assert main(["probe", str(run), "--checkpoints", "last", "--probes", "mean", "--csv", str(rows)]) == 0
+    assert len(told) == 1
+    assert f"rows in {rows}" in " ".join(capsys.readouterr().out.split())
+    with pytest.warns(UserWarning, match="cannot be written to"):
+        assert main(["repair", str(run), "--out", str(fixed)]) in (0, 1)
+    assert fixed.exists() == ("Written: " in capsys.readouterr().out)
+    with pytest.warns(UserWarning, match="cannot be written to"):
+        table = ut.probe_grid(run, checkpoints="last", probes=["mean"], progress=False)
+    assert len(table) == len(rows.read_text().splitlines()) - 1
+    with pytest.raises(UndertowError, match=r"audit: cannot write into .*run: Read-only .*--out names it"):
+        ut.audit(run, progress=False)
+    assert sorted(disk.rglob("*")) == before
+
+
 def test_two_searches_at_once_leave_the_pictures_of_their_table(tmp_path: Path):
     """Fails if table and pictures are renamed without a lock: once in eight they were of different searches."""
     x = torch.rand(60, 1, 4, 4, generator=torch.Generator().manual_seed(0))

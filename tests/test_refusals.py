@@ -76,7 +76,8 @@ def test_a_model_that_is_not_built_yet(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"", "the file is empty"), (b"hello there\n", r"damaged or cut off \(.+\)")]
+    ("content", "message"),
+    [(b"", "the file is empty"), (b"\x85hello there\n", r"damaged or cut off \(.+\)")],
 )
 def test_a_checkpoint_that_is_none_is_told_with_a_reason(tmp_path: Path, content: bytes, message: str):
     """Fails if the reason is an empty pair of brackets."""

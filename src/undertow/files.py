@@ -221,6 +221,25 @@ def _cannot_write(path: Path, error: OSError) -> RunProblem:
     return RunProblem(f"Cannot write {path}: {error.strerror or error}. {_way_out(error)}")
 
 
+FORBIDDEN = (1, 13, 30)
+"""EPERM, EACCES, EROFS: whoever asks again gets the same answer."""
+
+
+def is_forbidden(error: RunProblem) -> bool:
+    """Whether a file could not be written because its folder may not be written to."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in FORBIDDEN
+
+
+def why_forbidden(folder: Path) -> str:
+    """Why a folder, which need not be there yet, may not be written to; nothing where it may."""
+    try:
+        place = next(one for one in (folder, *folder.parents) if one.exists())
+        with _own_folder(place):  # asked of the system itself: rights alone tell of no read-only disk
+            return ""
+    except OSError as error:
+        return str(error.strerror) if error.errno in FORBIDDEN else ""  # the rest is told by who writes
+
+
 def _way_out(error: OSError) -> str:
     match error.errno:
         case 28 | 122 | 27:  # ENOSPC, EDQUOT, EFBIG

@@ -142,3 +142,18 @@ def test_keys_differ_with_any_part_and_not_with_the_order_of_names():
     assert key_of(1, None, "a") != key_of(1, "a", None)
     assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1})
     assert key_of("ab", "c") != key_of("a", "bc")
+
+
+def test_a_damaged_value_that_may_not_be_removed_is_passed_over(tmp_path: Path, monkeypatch):
+    """Fails on the system's own error where a cache with a flipped byte may only be read."""
+    cache = Cache(tmp_path)
+    cache.put("a", 1, KEY, Inner("one", 1.0))
+    (file,) = tmp_path.glob("*.bin")
+    file.write_bytes(file.read_bytes()[:-1])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert cache.get("a", 1, KEY, Inner) is None
+    assert not cache.has("a", 1, KEY)

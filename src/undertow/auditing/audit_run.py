@@ -38,8 +38,9 @@ from undertow.auditing.outcome import FACTS, QUICK, Audit, holds_full_audit, mak
 from undertow.auditing.own_log import other_words
 from undertow.auditing.repairs_lens import RepairsLens
 from undertow.auditing.settings import LENSES, AuditConfig, name_of
-from undertow.errors import BadData, BadValue, UndertowError
+from undertow.errors import BadData, BadValue, RunProblem, UndertowError
 from undertow.features.layers import INPUT
+from undertow.files import why_forbidden
 from undertow.latent.settings import check_probes
 from undertow.outputs import as_path, check_output_folder
 from undertow.richness.run_richness import RichnessLens
@@ -104,6 +105,9 @@ def audit(
     place = folder(out, run.out if isinstance(run, Session) else run.path)
     beside = out is None and chosen.quick and holds_full_audit(place)
     kept = place / QUICK if beside else place
+    in_memory = out is None and isinstance(run.run if isinstance(run, Session) else run, ModelRun)
+    if not in_memory:
+        _check_place(kept)
     progress = python_progress(progress)
     session = session_of(run, train, test, chosen, out=kept, progress=progress)
     session.checkpoints = thinned(session.checkpoints, chosen.most_checkpoints or len(session.checkpoints))
@@ -124,8 +128,16 @@ def audit(
     finally:
         session.progress.close()
     # What is kept of a model in memory goes with it, unless a folder was named.
-    in_memory = out is None and isinstance(session.run, ModelRun)
     return made if in_memory else replace(made, folder=made.save(kept))
+
+
+def _check_place(kept: Path) -> None:
+    """Refuse a folder that cannot take the audit's table, before anything is measured."""
+    if why := why_forbidden(kept):
+        raise RunProblem(
+            f"audit: cannot write into {kept}: {why}. Choose a folder that you may write to. --out names it (out= in "
+            "Python)."
+        )
 
 
 def _known_part(kept: Path, session: Session) -> Part | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -98,6 +98,11 @@ def files_of(opened: Run, theirs: Theirs) -> list[Path]:
 
 def check_folder(path: Path) -> None:
     """Refuse a folder that holds no checkpoint, and say what it holds."""
+    with suppress(PermissionError):  # told by whoever opens it
+        _check_folder(path)
+
+
+def _check_folder(path: Path) -> None:
     from undertow.training.checkpoint_files import ending_of, holds_weights
     from undertow.training.run_folder import below_words, is_run, list_runs, theirs_below
 

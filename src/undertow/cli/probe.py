@@ -9,6 +9,8 @@ from undertow.cli.flags import FLAGS
 from undertow.cli.given_run import Theirs, files_of, load_given, open_given
 from undertow.cli.progress import ProgressBar
 from undertow.cli.screen import console, percent, print_json, table, thousands
+from undertow.errors import RunProblem
+from undertow.files import why_forbidden
 from undertow.latent.settings import GridConfig
 from undertow.outputs import check_outputs
 from undertow.spreadsheets import write_csv
@@ -44,6 +46,7 @@ def probe(
 
     opened = open_given(run, theirs)
     check_outputs("probe", [("--csv", csv)], used=files_of(opened, theirs))
+    place = _place_of_rows(opened.path, csv, json=json)
     given = load_given(opened, theirs, config.scaling)
     if given is not None and given.note and not json:
         console().print(f"Note: {given.note}", markup=False)
@@ -58,8 +61,18 @@ def probe(
     names = given.classes if given else (opened.facts.data or {}).get("classes", ())
     last = _last_scores(rows)
     _tell(last, max(2, len(names)))
-    kept = f"{thousands(len(rows))} rows in {opened.path / 'probes.parquet'}"
+    kept = f"{thousands(len(rows))} rows in {place}"
     console().print(f"{best_sentence(last)}\n{kept}", markup=False)
+
+
+def _place_of_rows(run: Path, csv: Path | None, *, json: bool) -> Path | None:
+    """The file that will hold the rows; refused where nobody would see them, before anything is measured."""
+    why = why_forbidden(run)
+    if why and csv is None and not json:
+        raise RunProblem(
+            f"probe: cannot write into {run}: {why}. Choose a folder that you may write to. --csv names a file in it."
+        )
+    return csv if why else run / "probes.parquet"
 
 
 def _tell(last: list[dict[str, Any]], classes: int) -> None:

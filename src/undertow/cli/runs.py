@@ -10,7 +10,7 @@ from typing import Any
 from undertow.cli.given_run import check_folder
 from undertow.cli.screen import console, percent, print_json, table
 from undertow.cli.summary import ending, heading, sizes
-from undertow.errors import NotThere, UndertowError
+from undertow.errors import NotThere, RunProblem, UndertowError
 from undertow.report.listing import list_shown
 from undertow.training.checkpoint_files import is_kept_beside
 from undertow.training.run_folder import RunFolder, below_words, open_folder, theirs_below
@@ -32,7 +32,7 @@ def runs(folder: Path = Path("runs"), *, json: bool = False) -> None:
         raise NotThere(
             f"There is no folder {folder}. `undertow train --out {folder}/NAME` makes the first run in it."
         )
-    rows = [_row(found) for found in list_shown(folder)]
+    rows = _rows(folder)
     if json:
         for row in rows:
             print_json(row)
@@ -139,6 +139,22 @@ def _shown(name: str, value: Any) -> str:
     if name in ("test", "best"):
         return percent(value)
     return "–" if value is None else str(value)
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    """A line about each run, and about each folder in which there may be others that we may not read."""
+    errors: list[OSError] = []
+    found = list_shown(folder, errors.append)
+    rows = {path: _row(path) for path in found}
+    for error in errors:
+        place = Path(error.filename)
+        if isinstance(error, FileNotFoundError) or any(one in (place, *place.parents) for one in found):
+            continue  # gone meanwhile, or told of with its run
+        why = f"{place} cannot be read: {error.strerror}. Give yourself the right to read it."
+        if place == folder:
+            raise RunProblem(why) from error
+        rows[place] = {"run": str(place), **BLANK, "state": "unreadable", "why": why}
+    return [rows[path] for path in sorted(rows)]
 
 
 def _row(path: Path) -> dict[str, Any]:

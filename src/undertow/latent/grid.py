@@ -19,12 +19,14 @@ goes on. The table is written once, at the end, as probes.parquet.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from undertow.errors import BadValue
+from undertow.errors import BadValue, RunProblem
+from undertow.files import is_forbidden
 from undertow.latent.probe_plan import ProbePlan
 from undertow.latent.probes_gauge import ProbesAt, ProbesGauge, label_sets
 from undertow.latent.settings import GridConfig
@@ -136,7 +138,7 @@ def probe_grid(
             length, or a Dataset of dicts with the labels under label or labels (Hugging Face's, too).
         test: the test split, likewise; its labels count as true.
         config: what to measure; or give its fields as `settings`.
-        out: the folder for probes.parquet and what is kept; the run's own when not given.
+        out: the folder for probes.parquet and what is kept; the run's own when not given, if it may be written to.
         progress: is told how the work goes; True shows a bar.
         settings: fields of `GridConfig`.
     """
@@ -157,8 +159,19 @@ def probe_grid(
         if one.name in session.refused:
             raise session.refused[one.name]
     table = frame(read_grid(session, gauges, [at for at in numbers if at not in session.broken]).rows())
-    write_table(session.out / TABLE, table, session.run.facts.id)
+    _write(table, session)
     return table
+
+
+def _write(table: pd.DataFrame, session: Session) -> None:
+    """Write the table; into a run that may only be read nothing is written, as nobody asked for it."""
+    try:
+        write_table(session.out / TABLE, table, session.run.facts.id)
+    except RunProblem as error:
+        if session.out != session.run.path or not is_forbidden(error):
+            raise
+        if not session.cache.values:  # else that was said already
+            warnings.warn(f"{TABLE} is not written: {session.out} cannot be written to.", stacklevel=3)
 
 
 def _with_fresh(session: Session) -> list[int]:

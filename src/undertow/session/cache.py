@@ -7,12 +7,14 @@
 
 A value is a frozen dataclass of plain values and numpy arrays. A file is its key, a hash of its content, and the value
 as msgpack; one whose key is another, whose content does not fit its hash or its type is as good as none: values can
-always be measured again.
+always be measured again. In a folder that may not be written to nothing is kept: values live as long as the process.
 """
 
 from __future__ import annotations
 
 import hashlib
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -21,8 +23,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.errors import BadValue
-from undertow.files import aside
+from undertow.errors import BadValue, RunProblem
+from undertow.files import aside, is_forbidden
 
 T = TypeVar("T")
 VERSION = 4
@@ -44,9 +46,15 @@ class Cache:
     behind: Path | None = None
     """A second folder in which values are looked for, and which is left as it is."""
     _damaged: set[Path] = field(default_factory=set[Path], repr=False)
+    values: dict[tuple[str, int, str], Any] = field(
+        default_factory=dict[tuple[str, int, str], Any], repr=False
+    )
+    """What could not be written, as the folder may only be read."""
 
     def get(self, name: str, at: int, key: str, kind: type[T]) -> T | None:
         """The value, if it is there with this key and whole."""
+        if (name, at, key) in self.values:
+            return self.values[name, at, key]
         found = (self._read(path, key, kind) for path in self._paths(name, at))
         return next((value for value in found if value is not None), None)
 
@@ -69,21 +77,39 @@ class Cache:
 
     def has(self, name: str, at: int, key: str) -> bool:
         """Whether a value is there with this key; whether it is whole is seen when it is read."""
-        return any(_starts_with(path, key.encode()) for path in self._paths(name, at))
+        return (name, at, key) in self.values or any(
+            _starts_with(path, key.encode()) for path in self._paths(name, at)
+        )
 
     def put(self, name: str, at: int, key: str, value: T) -> T:
         """Keep a value, in place of what was there."""
         content = msgspec.msgpack.encode(value, enc_hook=_array_to)
-        with aside(self.folder / self._file(name, at)) as part, part.open("wb") as stream:
-            stream.writelines((key.encode(), _digest(content), content))
+        try:
+            with aside(self.folder / self._file(name, at)) as part, part.open("wb") as stream:
+                stream.writelines((key.encode(), _digest(content), content))
+        except RunProblem as error:
+            if not is_forbidden(error):
+                raise
+            self._hold(name, at, key, value, error)
         return value
+
+    def _hold(self, name: str, at: int, key: str, value: Any, error: RunProblem) -> None:
+        """Hold a value for this process, and say once that it is not kept."""
+        if not self.values:
+            warnings.warn(
+                f"{self.folder} cannot be written to ({getattr(error.__cause__, 'strerror', error)}): nothing is "
+                "kept there, and the next call measures it again.",
+                stacklevel=2,
+            )
+        self.values[name, at, key] = value
 
     def _forget(self, path: Path) -> None:
         """So that it is measured again."""
+        self._damaged.add(path)
         if path.parent == self.folder:
-            path.unlink(missing_ok=True)
-        else:
-            self._damaged.add(path)
+            with suppress(OSError):  # it may only be read: then it is passed over
+                path.unlink(missing_ok=True)
+                self._damaged.remove(path)
 
     def _paths(self, name: str, at: int) -> list[Path]:
         """Where a value may lie, as far as it is not known to be damaged there."""
@@ -100,8 +126,6 @@ class Cache:
 @dataclass(frozen=True)
 class PassingCache(Cache):
     """Values of a process that hands them on: nothing is written."""
-
-    values: dict[tuple[str, int, str], Any] = field(default_factory=dict[tuple[str, int, str], Any])
 
     def get(self, name: str, at: int, key: str, kind: type[T]) -> T | None:
         """The value, if it is there."""

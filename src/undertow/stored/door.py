@@ -110,7 +110,13 @@ def opened(path: Path) -> Generator[BinaryIO]:
     except UndertowError:
         raise
     except OSError as error:
-        raise BadFile(path, "", f"it cannot be read ({error.strerror or error})") from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> BadFile:
+    """The error for a file that the system does not give us."""
+    advice = "Give yourself the right to read it." if isinstance(error, PermissionError) else ""
+    return BadFile(path, "", f"it cannot be read ({error.strerror or error})", advice)
 
 
 def check_regular(path: Path, most: int | None = None) -> int:
@@ -119,7 +125,9 @@ def check_regular(path: Path, most: int | None = None) -> int:
         found = path.stat()
     except FileNotFoundError:
         raise NotThere(f"There is no file {path}.") from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except ValueError as error:
         raise BadFile(path, "", f"it cannot be read ({error})") from error
     if not stat.S_ISREG(found.st_mode):
         raise BadFile(

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from undertow.errors import BadValue, NotThere, RunProblem, UndertowError
 from undertow.sizes import EXACT
-from undertow.stored.door import MOST_JSON, read_bytes
+from undertow.stored.door import MOST_JSON, read_bytes, unreadable
 from undertow.training.schedule import Unit
 
 ENDINGS = (".safetensors", ".pth.tar", ".pt.tar", ".pt", ".pth", ".ckpt", ".bin", ".tar")
@@ -92,8 +92,11 @@ class Checkpoint:
         """A hash of the files of its weights."""
         seen = hashlib.blake2b(digest_size=16)
         for path in weight_files(self.local()):
-            with path.open("rb") as file:
-                hashlib.file_digest(file, lambda: seen)
+            try:
+                with path.open("rb") as file:
+                    hashlib.file_digest(file, lambda: seen)
+            except OSError as error:
+                raise unreadable(path, error) from error
         return seen.hexdigest()
 
 

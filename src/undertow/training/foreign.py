@@ -21,11 +21,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from undertow.errors import BadValue, NotThere, RunProblem
+from undertow.errors import BadFile, BadValue, NotThere, RunProblem
 from undertow.stored.archives import check_archive
-from undertow.stored.door import check_regular
+from undertow.stored.door import check_regular, unreadable
 from undertow.training.checkpoint_files import INDICES, weight_files
 from undertow.training.harmless import harmless_types
+from undertow.training.mistaken import taken_for
 from undertow.training.own_checkpoint import read_checkpoint
 
 _INSIDE = ("state_dict", "model_state_dict", "model", "net", "network", "weights", "params", "module")
@@ -34,6 +35,10 @@ _WRAPPERS = ("module.", "_orig_mod.")
 RATIO, SLACK = 8, 1 << 26
 """A checkpoint may unpack to so many times its size and so many bytes more."""
 _CLASS = re.compile(r"(?:GLOBAL|global|class) `?([\w.]+)`?")
+
+
+class LacksWeights(RunProblem):
+    """A checkpoint with weights of a part that the given model lacks."""
 
 
 def read_weights(path: Path, *, ema: bool = False) -> dict[str, Tensor]:
@@ -52,7 +57,10 @@ def read_weights(path: Path, *, ema: bool = False) -> dict[str, Tensor]:
         return _state_dict_in(read_plain(path), path, _AVERAGED if ema else _INSIDE)
     if ema:
         raise _no_average(path)
-    return read_checkpoint(path)
+    try:
+        return read_checkpoint(path)
+    except BadFile as error:
+        raise taken_for(path) or error from error
 
 
 def read_plain(path: Path) -> Any:
@@ -67,12 +75,15 @@ def read_plain(path: Path) -> Any:
     except FileNotFoundError:
         raise NotThere(f"There is no checkpoint {path}.") from None
     except pickle.UnpicklingError as error:
-        raise RunProblem(_needs_code(path, str(error))) from error
+        told = None if _CLASS.search(str(error)) else taken_for(path)  # the oldest pickles are letters, too
+        raise told or RunProblem(_needs_code(path, str(error))) from error
     except Exception as error:  # the reader stumbles over torn bytes in more ways than it documents
-        raise _damaged(path, error) from error
+        raise taken_for(path) or _damaged(path, error) from error
 
 
 def _damaged(path: Path, error: Exception) -> RunProblem:
+    if isinstance(error, OSError) and error.errno:
+        return unreadable(path, error)
     if not path.stat().st_size:
         return RunProblem(f"{path}: wanted a checkpoint, but the file is empty.")
     said = str(error).strip() or "it is not what torch.save writes"
@@ -157,8 +168,8 @@ def _holds_tensors(entries: Mapping[str, Any]) -> bool:
 def unwrap_names(weights: Mapping[str, Tensor], wanted: Iterable[str] | None = None) -> dict[str, Tensor]:
     """Names without what DataParallel, torch.compile or a surrounding module put before them.
 
-    With the names that the model wants, any common prefix may go; what lies outside it (a metric's buffers,
-    say) is left out.
+    With the names that the model wants, any common prefix may go; what lies outside it (a metric's buffers, a teacher)
+    is left out. Where names fit as they are, weights of a part that the model lacks are refused.
     """
     names = None if wanted is None else set(wanted)
     if names is not None and names <= set(weights):
@@ -181,12 +192,44 @@ def unwrap_names(weights: Mapping[str, Tensor], wanted: Iterable[str] | None = N
     return plain
 
 
+def passed_over(model: nn.Module, weights: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """The names of what `load_weights` leaves out, as the model has no such part."""
+    taken = {id(value) for value in unwrap_names(weights, model.state_dict()).values()}
+    return tuple(name for name, value in weights.items() if id(value) not in taken)
+
+
 def _without_extras(weights: Mapping[str, Tensor], names: set[str]) -> dict[str, Tensor]:
-    return {name: value for name, value in weights.items() if name in names or not _is_extra(name, names)}
+    """The weights without what a loss or a metric keeps, and without whole copies of them (an average, a teacher)."""
+    extra = {name: value for name, value in weights.items() if name not in names and _is_extra(name, names)}
+    copies = tuple(_copies(extra, {name: weights[name] for name in names}))
+    layers = [name for name in extra if _is_of_layer(name, extra[name]) and not name.startswith(copies)]
+    if layers:
+        more = f" and {len(layers) - 3} more" if len(layers) > 3 else ""
+        raise LacksWeights(
+            f"wanted a model with all weights of the checkpoint, got one without {', '.join(layers[:3])}{more}. Give "
+            "the model function that has them, or save the checkpoint without them where they are no part of it."
+        )
+    return {name: value for name, value in weights.items() if name not in extra}
+
+
+def _copies(extra: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> Iterable[str]:
+    """The prefixes under which all of the model's weights lie once more."""
+    first = min(own, default="")
+    for prefix in {name.removesuffix(first) for name in extra if first and name.endswith(f".{first}")}:
+        again = {name: extra.get(f"{prefix}{name}") for name in own}
+        if all(value is not None and value.shape == own[name].shape for name, value in again.items()):
+            yield prefix
+
+
+def _is_of_layer(name: str, value: Tensor) -> bool:
+    """Whether a network computes with this tensor; losses keep weights of classes, metrics counts, each a row."""
+    if not value.is_floating_point():
+        return False
+    return value.ndim > 1 or name.rpartition(".")[2] in ("bias", "running_mean", "running_var")
 
 
 def _is_extra(name: str, names: set[str]) -> bool:
-    """Whether `name` lies under no top-level module of the model (a loss's or a metric's buffer)."""
+    """Whether `name` lies under no top-level module of the model."""
     return name.split(".")[0] not in {known.split(".")[0] for known in names}
 
 
@@ -204,7 +247,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) ->
     try:
         given = unwrap_names(weights, wanted)
     except RunProblem as error:
-        raise RunProblem(f"{where}: {error}") from error
+        raise type(error)(f"{where}: {error}") from error
     given |= _tied(model, given)
     problems = _misfits(wanted, given)
     if problems:

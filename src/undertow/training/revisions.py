@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 from undertow.errors import BadValue, NotThere, RunProblem, unknown
 from undertow.training.checkpoint_files import Checkpoint, PassedOver
 from undertow.training.facts import RunFacts
+from undertow.training.mistaken import is_pointer
 from undertow.training.run_folder import RunFolder
 
 KEPT = 2
 """Checkpoints on disk at a time."""
 SMALL = ("*.json", "*.txt", "*.model")
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "*.bin.index.json")
-LFS = b"version https://git-lfs.github.com"
 
 
 class Revision(NamedTuple):
@@ -173,12 +173,11 @@ class GitRepository:
 
     def _refuse_pointers(self, revision: Revision, place: Path) -> None:
         for path in place.iterdir():
-            with path.open("rb") as file:
-                if file.read(len(LFS)) == LFS:
-                    raise RunProblem(
-                        f"{self.place}, {revision.name}: {path.name} is a pointer of git-lfs, not the file. Run "
-                        "`git lfs fetch --all` there, or take the repository from the hub."
-                    )
+            if is_pointer(path):
+                raise RunProblem(
+                    f"{self.place}, {revision.name}: {path.name} is a pointer of git-lfs, not the file. Run "
+                    "`git lfs fetch --all` there, or take the repository from the hub."
+                )
 
     def _git(self, *words: str, into: Any = subprocess.PIPE) -> bytes:
         command = ["git", "-C", str(self.place), *words]

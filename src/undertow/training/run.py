@@ -29,15 +29,24 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from undertow.errors import BadValue, NotThere, RunProblem
+from undertow.errors import BadValue, NotThere, RunProblem, UndertowError
 from undertow.training import huggingface
 from undertow.training.checkpoint_files import Checkpoint, is_adapter
 from undertow.training.facts import RunFacts
-from undertow.training.foreign import averaged_in, load_weights, read_weights, settings_in, unwrap_names
+from undertow.training.foreign import (
+    LacksWeights,
+    averaged_in,
+    load_weights,
+    passed_over,
+    read_weights,
+    settings_in,
+    unwrap_names,
+)
 from undertow.training.labels_file import COPY, LabelsFile, inputs_mark
 from undertow.training.model_function import ModelFactory, ask_model, factory_of
 from undertow.training.prepare import build_from_facts, load_source, prepare_data_of
 from undertow.training.run_folder import RunFolder, open_folder
+from undertow.training.seeds import global_stream
 
 if TYPE_CHECKING:
     from undertow.data.samples import DataSet
@@ -84,6 +93,8 @@ class Run(RunFolder):
         weights = self._read(one)
         try:
             load_weights(model, weights, str(one.path))
+        except LacksWeights:  # the names fit: transformers would drop the same
+            raise
         except RunProblem:
             if (
                 isinstance(one, ModelCheckpoint)
@@ -134,7 +145,25 @@ class Run(RunFolder):
                 "The checkpoints also hold averaged weights (EMA); these are the others. weights='ema' (--weights ema) "
                 "takes the average."
             )
+        if names := self._left_out():
+            more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+            said.append(
+                f"Passed over in the checkpoints: {', '.join(names[:6])}{more} (the model has no such part)."
+            )
         return tuple(said)
+
+    def _left_out(self) -> tuple[str, ...]:
+        """What the model has no place for in the last checkpoint, where it lies here."""
+        last = self.checkpoints[-1]
+        try:
+            if self.factory is None or type(last) is not Checkpoint or is_adapter(last.path):
+                return ()
+            # A factory may draw from the global generator.
+            with global_stream(0, "notes", 0, torch.device("cpu")):
+                model = self.fresh()
+            return passed_over(model, self._read(last))
+        except (UndertowError, OSError):
+            return ()  # told by whoever loads it
 
     def _has_average(self) -> bool:
         last = self.checkpoints[-1].path

@@ -190,7 +190,15 @@ class RunFolder:
 def open_folder(path: str | Path, pattern: str | None = None) -> RunFolder:
     """Open a run's folder, any folder of checkpoints, or one checkpoint; `pattern` is that of `find_checkpoints`."""
     folder = as_path(path, "open_run")
-    _check_reach(folder)
+    try:
+        return _opened(folder, pattern)
+    except UndertowError:
+        raise
+    except OSError as error:  # some folder on the way, or in it, may not be read
+        raise _unreadable(folder, error) from error
+
+
+def _opened(folder: Path, pattern: str | None) -> RunFolder:
     if folder.is_file() and ending_of(folder):
         return _one_file(folder)
     if not folder.is_dir():
@@ -320,14 +328,15 @@ def list_runs(folder: str | Path) -> list[Path]:
     return sorted(Path(place) for place, _, names in os.walk(folder) if "run.json" in names)
 
 
-def _check_reach(folder: Path) -> None:
-    """Refuse a path that no system call takes: one that is too long, or a circle of links."""
-    try:
-        folder.exists()
-    except OSError as error:
-        told = str(folder)
-        short = told if len(told) < 200 else f"{told[:200]}…"
-        raise RunProblem(f"The run {short} cannot be read: {error.strerror}. Check its path.") from error
+def _unreadable(folder: Path, error: OSError) -> RunProblem:
+    """What no system call takes (a path that is too long, a circle of links), or what we may not read."""
+    told, place = str(folder), str(error.filename or folder)
+    short = told if len(told) < 200 else f"{told[:200]}…"
+    where = f"{place}: " * (place != told)
+    advice = (
+        "Give yourself the right to read it." if isinstance(error, PermissionError) else "Check its path."
+    )
+    return RunProblem(f"The run {short} cannot be read: {where}{error.strerror or error}. {advice}")
 
 
 def _no_run(folder: Path) -> Exception:
