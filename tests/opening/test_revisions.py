@@ -202,6 +202,10 @@ def test_the_hub_as_its_library_asks_for_it(repository):
     assert done.stdout.split("\n")[0] == "(0, 1, 2, 4, 8) 2"
 
 
-def test_an_unreachable_hub_is_one_sentence():
+@pytest.mark.parametrize("offline", ["0", "1"], ids=["no network", "told to stay offline"])
+def test_an_unreachable_hub_is_one_sentence(offline, monkeypatch):
+    """A network that is not there raises what httpx2 has, not what the hub's library has."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline == "1")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
     with pytest.raises(NotThere, match=r"hub:nobody/nothing cannot be reached: .*A clone of it works, too"):
         ut.open_run("hub:nobody/nothing", revisions="step*")

@@ -217,18 +217,19 @@ class HubRepository:
     def _asked(self, question: Any) -> Any:
         try:
             import huggingface_hub as hub
+            from huggingface_hub.errors import RepositoryNotFoundError
         except ImportError as error:
             raise NotThere(
                 f"hub:{self.name}: huggingface_hub fetches it and is not installed (pip install 'undertow[hub]')."
             ) from error
         try:
             return question(hub)
-        except hub.errors.RepositoryNotFoundError as error:
+        except RepositoryNotFoundError as error:
             raise unknown(
                 "repository on the hub", self.name, (), "Check owner/name, or sign in where it is private."
             ) from error
-        except (hub.errors.HfHubHTTPError, hub.errors.OfflineModeIsEnabled, OSError) as error:
+        except Exception as error:  # which type a dead network raises depends on the HTTP package of the day
             said = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise NotThere(
-                f"hub:{self.name} cannot be reached: {said} A clone of it works, too: open_run('hub:./clone')."
+                f"hub:{self.name} cannot be reached: {said.rstrip('.')}. A clone of it works, too: open_run('hub:./clone')."
             ) from error
