@@ -229,7 +229,7 @@ class HubRepository:
                 "repository on the hub", self.name, (), "Check owner/name, or sign in where it is private."
             ) from error
         except Exception as error:  # which type a dead network raises depends on the HTTP package of the day
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
             raise NotThere(
-                f"hub:{self.name} cannot be reached: {said.rstrip('.')}. A clone of it works, too: open_run('hub:./clone')."
+                f"hub:{self.name} cannot be reached: {said}. A clone of it works, too: open_run('hub:./clone')."
             ) from error
