@@ -18,7 +18,16 @@ from torch import Tensor, nn
 from undertow.data.plain import tensor_kind
 from undertow.data.streamed import SampleStream
 from undertow.errors import BadData, BadValue
-from undertow.features.tap import ConvRule, Inputs, Tap, TokenRule, device_of, main_tensor, to_device
+from undertow.features.tap import (
+    ConvRule,
+    Inputs,
+    Tap,
+    TokenRule,
+    device_of,
+    main_tensor,
+    share_memory,
+    to_device,
+)
 
 
 class Batch(NamedTuple):
@@ -67,8 +76,10 @@ def stream_features(
         batch = to_device(part, device_of(tap.model))
         if prepare is not None and isinstance(batch, Tensor):
             batch = prepare(batch)
+        # Scaled pixels are new tensors already; a batch that is a view of the samples is copied.
+        spare = isinstance(batch, Tensor) and isinstance(part, Tensor) and not share_memory(batch, part)
         with tap:
-            output, features = tap(batch)
+            output, features = tap(batch, spare=spare)
         outputs = answers_of(tap.model, output, len(main_tensor(batch)))
         if device is not None:
             outputs, features = outputs.to(device), {name: rows.to(device) for name, rows in features.items()}

@@ -32,6 +32,7 @@ from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from undertow.data.streamed import SampleStream
 from undertow.errors import BadData, BadValue, unknown
@@ -115,8 +116,13 @@ class Tap:
         if stack is not None:
             stack.close()
 
-    def __call__(self, inputs: Inputs) -> tuple[Any, dict[str, Tensor]]:
-        """The model's own output, and the features (N, D) by layer in the order of `layers`."""
+    def __call__(self, inputs: Inputs, *, spare: bool = False) -> tuple[Any, dict[str, Tensor]]:
+        """The model's own output, and the features (N, D) by layer in the order of `layers`.
+
+        Args:
+            inputs: what the model is called with; it gets copies, as its forward may write into them.
+            spare: nobody else needs these tensors: no copies are made.
+        """
         if self._open is None:
             raise BadValue(
                 "Tap", "a call inside its block", "a call outside", "Write: with Tap(...) as tap: tap(x)"
@@ -133,7 +139,7 @@ class Tap:
         try:
             self._now = now
             with torch.no_grad(), uncompiled():
-                output = call(self.model, inputs)
+                output = call(self.model, inputs, spare=spare)
         finally:
             self._now = None  # a call of the model itself, or by another tap, is not ours
         self._check_calls(now)
@@ -151,8 +157,7 @@ class Tap:
                     found = found.transpose(0, 1)
                 rows = self._rows(found, name, self._now)
                 # What still shares memory with the activation could be changed by the next layer in place.
-                shared = rows.untyped_storage().data_ptr() == found.untyped_storage().data_ptr()
-                self._now.features[name] = rows.clone() if shared else rows
+                self._now.features[name] = rows.clone() if share_memory(rows, found) else rows
 
         return keep
 
@@ -278,11 +283,24 @@ def _check_names(model: nn.Module, inputs: Inputs) -> None:
             raise unknown(f"input of {type(model).__name__}", wrong, names)
 
 
-def call(model: nn.Module, inputs: Inputs) -> Any:
-    """The model's answer to one tensor, keyword arguments or positional arguments."""
+def call(model: nn.Module, inputs: Inputs, *, spare: bool = False) -> Any:
+    """The model's answer to one tensor, keyword arguments or positional arguments.
+
+    Every pass over samples goes through here: a forward that changes its input in place (`x.sub_(mean)`, a first
+    ReLU(inplace=True)) gets copies unless the tensors are `spare`, else it would write into the samples that are held.
+    """
+    if not spare:
+        inputs = tree_map_only(Tensor, torch.clone, dict(inputs) if isinstance(inputs, Mapping) else inputs)
     if isinstance(inputs, Tensor):
         return model(inputs)
     return model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
+
+
+def share_memory(one: Tensor, other: Tensor) -> bool:
+    """Whether writing into one tensor may change the other."""
+    if one.layout != torch.strided or other.layout != torch.strided:
+        return True  # no single storage to compare
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def uncompiled() -> AbstractContextManager[Any]:
