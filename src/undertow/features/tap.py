@@ -120,7 +120,8 @@ class Tap:
         """The model's own output, and the features (N, D) by layer in the order of `layers`.
 
         Args:
-            inputs: what the model is called with; it gets copies, as its forward may write into them.
+            inputs: what the model is called with; it gets copies, as its forward may write into them, with floats
+                in the dtype of its weights.
             spare: nobody else needs these tensors: no copies are made.
         """
         if self._open is None:
@@ -284,16 +285,38 @@ def _check_names(model: nn.Module, inputs: Inputs) -> None:
 
 
 def call(model: nn.Module, inputs: Inputs, *, spare: bool = False) -> Any:
-    """The model's answer to one tensor, keyword arguments or positional arguments.
-
-    Every pass over samples goes through here: a forward that changes its input in place (`x.sub_(mean)`, a first
-    ReLU(inplace=True)) gets copies unless the tensors are `spare`, else it would write into the samples that are held.
-    """
-    if not spare:
-        inputs = tree_map_only(Tensor, torch.clone, dict(inputs) if isinstance(inputs, Mapping) else inputs)
+    """The model's answer to one tensor, keyword arguments or positional arguments; see `as_fed`."""
+    inputs = as_fed(model, inputs, spare=spare)
     if isinstance(inputs, Tensor):
         return model(inputs)
     return model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
+
+
+def as_fed(model: nn.Module, inputs: Inputs, *, spare: bool = False) -> Inputs:
+    """The inputs as they enter the model, in every pass over samples: floats in the dtype of its weights, and copies.
+
+    A forward that changes its input in place (`x.sub_(mean)`, a first ReLU(inplace=True)) would else write into the
+    samples that are held; `spare` tensors need no copy.
+    """
+    kind = _float_kind(model)
+
+    def fed(part: Tensor) -> Tensor:
+        made = part.to(kind) if kind is not None and part.is_floating_point() else part
+        return made if spare or made is not part else made.clone()
+
+    # Not every Mapping (a tokenizer's BatchEncoding) is known to tree_map.
+    return tree_map_only(Tensor, fed, dict(inputs) if isinstance(inputs, Mapping) else inputs)
+
+
+def _float_kind(model: nn.Module) -> torch.dtype | None:
+    """The dtype of the first floating weights; None without any, as in a quantised model."""
+    kinds = (
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+    )  # float8 is for storage, not for inputs
+    return next((one.dtype for one in model.parameters() if one.dtype in kinds), None)
 
 
 def share_memory(one: Tensor, other: Tensor) -> bool:
