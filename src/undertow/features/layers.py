@@ -28,6 +28,9 @@ _COMPILED = "_orig_mod"
 
 def unwrap(model: nn.Module) -> nn.Module:
     """The module inside torch.compile, DataParallel and DistributedDataParallel, however nested."""
+    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+        got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise BadValue("model", "a torch module (nn.Module)", got, "run.model(20) gives one of a run.")
     parallel = isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel)
     inner = getattr(model, "module" if parallel else _COMPILED, None)
     return unwrap(inner) if isinstance(inner, nn.Module) else model
@@ -42,7 +45,10 @@ def named_layers(model: nn.Module) -> dict[str, nn.Module]:
 
 def resolve_layers(model: nn.Module, names: str | Iterable[str]) -> tuple[str, ...]:
     """The layers that `names` ask for, each once: in the order asked, patterns in the model's order."""
-    asked = [names] if isinstance(names, str) else list(names)
+    asked = [names] if isinstance(names, str) else list(names) if isinstance(names, Iterable) else [names]  # pyright: ignore[reportUnnecessaryIsInstance]
+    strange = next((name for name in asked if not isinstance(name, str)), asked)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if strange is not asked:
+        raise BadValue("layers", "names of layers", strange, "'auto' chooses for you.")
     if not asked:
         raise BadValue("layers", "at least one layer name", asked, "'auto' chooses for you.")
     known = list(named_layers(model))

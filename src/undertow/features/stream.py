@@ -23,6 +23,7 @@ from undertow.features.tap import (
     Inputs,
     Tap,
     TokenRule,
+    check_inputs,
     device_of,
     main_tensor,
     share_memory,
@@ -122,11 +123,12 @@ def _batches(x: Inputs, within: slice, size: int) -> Iterator[tuple[slice, Input
 
 def count_samples(x: Inputs) -> int:
     """How many samples `x` holds; its tensors must agree."""
+    check_inputs(x, "samples")
     if isinstance(x, Tensor | SampleStream):
-        counts = {len(x)}
+        counts = {0 if isinstance(x, Tensor) and not x.ndim else len(x)}
     else:
         parts = x.values() if isinstance(x, Mapping) else x
-        counts = {len(part) for part in parts if isinstance(part, Tensor)}
+        counts = {len(part) for part in parts if isinstance(part, Tensor) and part.ndim}
     if len(counts) != 1 or counts == {0}:
         lengths = (
             ", ".join(f"{key} {len(part)}" for key, part in x.items() if isinstance(part, Tensor))

@@ -128,23 +128,30 @@ class Tap:
             raise BadValue(
                 "Tap", "a call inside its block", "a call outside", "Write: with Tap(...) as tap: tap(x)"
             )
+        check_inputs(inputs, "Tap")
         _check_names(self.model, inputs)
         inputs = to_device(inputs, device_of(self.model))
-        first = main_tensor(inputs, INPUT)
-        mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-        now = _Pass(len(first), mask if isinstance(mask, Tensor) and mask.ndim == 2 else None)
-        if INPUT in self.layers:
-            # Taken first: the forward pass may change its input in place.
-            plain = first.detach() if first.is_floating_point() else first.float()
-            now.features[INPUT] = plain.reshape(len(plain), -1).clone()
+        self._now = now = self._begun(inputs)
         try:
-            self._now = now
             with torch.no_grad(), uncompiled():
                 output = call(self.model, inputs, spare=spare)
         finally:
             self._now = None  # a call of the model itself, or by another tap, is not ours
         self._check_calls(now)
         return output, {name: now.features[name] for name in self.layers}
+
+    def _begun(self, inputs: Inputs) -> _Pass:
+        """A pass before the model runs: what is known from its inputs alone."""
+        first = main_tensor(inputs, INPUT)
+        if not first.ndim:
+            raise BadData("Tap: wanted a row of inputs for each sample, got a single number.")
+        mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+        now = _Pass(len(first), mask if isinstance(mask, Tensor) and mask.ndim == 2 else None)
+        if INPUT in self.layers:
+            # A copy: it may be a view of samples that others change later.
+            plain = first.detach() if first.is_floating_point() else first.float()
+            now.features[INPUT] = plain.reshape(len(plain), -1).clone()
+        return now
 
     def _hook(self, name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
         def keep(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -236,6 +243,15 @@ def _first_tensor(output: Any) -> Tensor | None:
     else:
         parts = list(cast("tuple[Any, ...]", output)) if isinstance(output, tuple | list) else []
     return next((found for part in parts if (found := _first_tensor(part)) is not None), None)
+
+
+def check_inputs(inputs: object, who: str) -> None:
+    """Refuse what no model is called with, before anything is computed."""
+    if not isinstance(inputs, Tensor | Mapping | tuple | list | SampleStream):
+        raise BadValue(
+            who, "inputs as the model takes them: a tensor, or tensors in a dict, a tuple or a list",
+            type(inputs).__name__, "torch.as_tensor(x) makes one of an array.",
+        )  # fmt: skip
 
 
 def _samples_second(module: nn.Module) -> bool:

@@ -33,7 +33,14 @@ from undertow.errors import BadValue, NotThere, RunProblem
 from undertow.training import huggingface
 from undertow.training.checkpoint_files import Checkpoint, is_adapter
 from undertow.training.facts import RunFacts
-from undertow.training.foreign import averaged_in, load_weights, read_weights, settings_in, unwrap_names
+from undertow.training.foreign import (
+    averaged_in,
+    check_built,
+    load_weights,
+    read_weights,
+    settings_in,
+    unwrap_names,
+)
 from undertow.training.labels_file import COPY, LabelsFile, inputs_mark
 from undertow.training.model_function import ModelFactory, ask_model, factory_of
 from undertow.training.prepare import build_from_facts, load_source, prepare_data_of
@@ -268,7 +275,9 @@ def as_run(source: Opened, who: str = "run") -> Run:
 
 def run_of_model(model: nn.Module) -> Run:
     """A run of one model as it is now; what is kept of it goes to a folder that is gone when the run is."""
-    weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+    state = model.state_dict()
+    check_built(state, type(model).__name__)
+    weights = {name: value.detach().cpu().clone() for name, value in state.items()}
     place = Path(mkdtemp(prefix="undertow-"))
     one = ModelCheckpoint(1, "model", place, weights)
     made = ModelRun(place, (one,), RunFacts(), (), partial(deepcopy, model), title=type(model).__name__)
