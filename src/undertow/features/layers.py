@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import cast
 
 from torch import nn
 
@@ -45,14 +46,20 @@ def named_layers(model: nn.Module) -> dict[str, nn.Module]:
 
 def resolve_layers(model: nn.Module, names: str | Iterable[str]) -> tuple[str, ...]:
     """The layers that `names` ask for, each once: in the order asked, patterns in the model's order."""
-    asked = [names] if isinstance(names, str) else list(names) if isinstance(names, Iterable) else [names]  # pyright: ignore[reportUnnecessaryIsInstance]
-    strange = next((name for name in asked if not isinstance(name, str)), asked)  # pyright: ignore[reportUnnecessaryIsInstance]
-    if strange is not asked:
-        raise BadValue("layers", "names of layers", strange, "'auto' chooses for you.")
+    asked = _asked(names)
     if not asked:
         raise BadValue("layers", "at least one layer name", asked, "'auto' chooses for you.")
     known = list(named_layers(model))
     return tuple(dict.fromkeys(layer for name in asked for layer in _matching(model, name, known)))
+
+
+def _asked(names: object) -> list[str]:
+    one = isinstance(names, str) or not isinstance(names, Iterable)
+    asked = [names] if one else list(cast("Iterable[object]", names))
+    for name in asked:
+        if not isinstance(name, str):
+            raise BadValue("layers", "names of layers", name, "'auto' chooses for you.")
+    return cast("list[str]", asked)
 
 
 def _matching(model: nn.Module, name: str, known: Sequence[str]) -> Sequence[str]:
