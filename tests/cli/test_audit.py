@@ -211,3 +211,19 @@ def test_good_and_bad_news_differ_by_sign_word_and_colour(capsys, run):
     assert answer_text({"topic": "richness", "answer": "no", "short": "lazy"}).plain == "○ lazy (neutral)"
     _, out, _ = call(capsys, "audit", run, "--json", "--no-report")
     assert {one["meaning"] for one in json.loads(out)["verdict"]} <= {"good", "bad", "unknown"}
+
+
+def test_a_head_whose_weight_is_computed(capsys, tmp_path, monkeypatch):
+    """Fails if a head with weight norm ends in torch's own words."""
+    net = "nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), weight_norm(nn.Linear(16, 10)))"
+    imports = "from torch import nn\nfrom torch.nn.utils.parametrizations import weight_norm\n"
+    (tmp_path / "normed_net.py").write_text(f"{imports}\ndef net():\n    return {net}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import normed_net
+
+    torch.save(normed_net.net().state_dict(), tmp_path / "model.pt")
+    code, out, err = call(
+        capsys, "audit", tmp_path / "model.pt", "--model", "normed_net:net", "--data", "digits"
+    )
+    assert (code, err) == (0, "")
+    assert "richness" in out

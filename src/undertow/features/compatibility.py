@@ -26,7 +26,7 @@ from undertow.data.streamed import SampleStream
 from undertow.errors import BadData, UndertowError, unknown
 from undertow.features.layers import INPUT, unwrap
 from undertow.features.stream import stream_features
-from undertow.features.tap import Inputs, Tap, arguments, device_of, uncompiled
+from undertow.features.tap import Inputs, Tap, arguments, as_fed, device_of, to_device, uncompiled
 
 CANNOT = (RuntimeError, IndexError, TypeError, ValueError, KeyError, AttributeError, AssertionError)
 """What models raise when they meet inputs that they were not made for."""
@@ -87,9 +87,8 @@ def check_used(model: nn.Module, x: Inputs) -> None:
     if not isinstance(x, Mapping):
         return
     named, _ = arguments(model)
-    device = device_of(model)
     # Copies, so that one tensor under two names is not taken for both.
-    own = {name: part.clone().to(device) if isinstance(part, Tensor) else part for name, part in x.items()}
+    own = dict(cast("Mapping[str, Any]", as_fed(model, to_device(x, device_of(model)))))
     doubtful = [name for name, part in own.items() if name not in named and isinstance(part, Tensor)]
     if not doubtful:
         return

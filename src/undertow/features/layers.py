@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import cast
 
 from torch import nn
 
@@ -28,6 +29,9 @@ _COMPILED = "_orig_mod"
 
 def unwrap(model: nn.Module) -> nn.Module:
     """The module inside torch.compile, DataParallel and DistributedDataParallel, however nested."""
+    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+        got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise BadValue("model", "a torch module (nn.Module)", got, "run.model(20) gives one of a run.")
     parallel = isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel)
     inner = getattr(model, "module" if parallel else _COMPILED, None)
     return unwrap(inner) if isinstance(inner, nn.Module) else model
@@ -42,11 +46,20 @@ def named_layers(model: nn.Module) -> dict[str, nn.Module]:
 
 def resolve_layers(model: nn.Module, names: str | Iterable[str]) -> tuple[str, ...]:
     """The layers that `names` ask for, each once: in the order asked, patterns in the model's order."""
-    asked = [names] if isinstance(names, str) else list(names)
+    asked = _asked(names)
     if not asked:
         raise BadValue("layers", "at least one layer name", asked, "'auto' chooses for you.")
     known = list(named_layers(model))
     return tuple(dict.fromkeys(layer for name in asked for layer in _matching(model, name, known)))
+
+
+def _asked(names: object) -> list[str]:
+    one = isinstance(names, str) or not isinstance(names, Iterable)
+    asked = [names] if one else list(cast("Iterable[object]", names))
+    for name in asked:
+        if not isinstance(name, str):
+            raise BadValue("layers", "names of layers", name, "'auto' chooses for you.")
+    return cast("list[str]", asked)
 
 
 def _matching(model: nn.Module, name: str, known: Sequence[str]) -> Sequence[str]:

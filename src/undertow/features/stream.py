@@ -18,7 +18,17 @@ from torch import Tensor, nn
 from undertow.data.plain import tensor_kind
 from undertow.data.streamed import SampleStream
 from undertow.errors import BadData, BadValue
-from undertow.features.tap import ConvRule, Inputs, Tap, TokenRule, device_of, main_tensor, to_device
+from undertow.features.tap import (
+    ConvRule,
+    Inputs,
+    Tap,
+    TokenRule,
+    check_inputs,
+    device_of,
+    main_tensor,
+    share_memory,
+    to_device,
+)
 
 
 class Batch(NamedTuple):
@@ -67,8 +77,10 @@ def stream_features(
         batch = to_device(part, device_of(tap.model))
         if prepare is not None and isinstance(batch, Tensor):
             batch = prepare(batch)
+        # Scaled pixels are new tensors already; a batch that is a view of the samples is copied.
+        spare = isinstance(batch, Tensor) and isinstance(part, Tensor) and not share_memory(batch, part)
         with tap:
-            output, features = tap(batch)
+            output, features = tap(batch, spare=spare)
         outputs = answers_of(tap.model, output, len(main_tensor(batch)))
         if device is not None:
             outputs, features = outputs.to(device), {name: rows.to(device) for name, rows in features.items()}
@@ -111,11 +123,12 @@ def _batches(x: Inputs, within: slice, size: int) -> Iterator[tuple[slice, Input
 
 def count_samples(x: Inputs) -> int:
     """How many samples `x` holds; its tensors must agree."""
+    check_inputs(x, "samples")
     if isinstance(x, Tensor | SampleStream):
-        counts = {len(x)}
+        counts = {0 if isinstance(x, Tensor) and not x.ndim else len(x)}
     else:
         parts = x.values() if isinstance(x, Mapping) else x
-        counts = {len(part) for part in parts if isinstance(part, Tensor)}
+        counts = {len(part) for part in parts if isinstance(part, Tensor) and part.ndim}
     if len(counts) != 1 or counts == {0}:
         lengths = (
             ", ".join(f"{key} {len(part)}" for key, part in x.items() if isinstance(part, Tensor))

@@ -32,6 +32,7 @@ from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from undertow.data.streamed import SampleStream
 from undertow.errors import BadData, BadValue, unknown
@@ -115,29 +116,42 @@ class Tap:
         if stack is not None:
             stack.close()
 
-    def __call__(self, inputs: Inputs) -> tuple[Any, dict[str, Tensor]]:
-        """The model's own output, and the features (N, D) by layer in the order of `layers`."""
+    def __call__(self, inputs: Inputs, *, spare: bool = False) -> tuple[Any, dict[str, Tensor]]:
+        """The model's own output, and the features (N, D) by layer in the order of `layers`.
+
+        Args:
+            inputs: what the model is called with; it gets copies, as its forward may write into them, with floats
+                in the dtype of its weights.
+            spare: nobody else needs these tensors: no copies are made.
+        """
         if self._open is None:
             raise BadValue(
                 "Tap", "a call inside its block", "a call outside", "Write: with Tap(...) as tap: tap(x)"
             )
+        check_inputs(inputs, "Tap")
         _check_names(self.model, inputs)
         inputs = to_device(inputs, device_of(self.model))
-        first = main_tensor(inputs, INPUT)
-        mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-        now = _Pass(len(first), mask if isinstance(mask, Tensor) and mask.ndim == 2 else None)
-        if INPUT in self.layers:
-            # Taken first: the forward pass may change its input in place.
-            plain = first.detach() if first.is_floating_point() else first.float()
-            now.features[INPUT] = plain.reshape(len(plain), -1).clone()
+        self._now = now = self._begun(inputs)
         try:
-            self._now = now
             with torch.no_grad(), uncompiled():
-                output = call(self.model, inputs)
+                output = call(self.model, inputs, spare=spare)
         finally:
             self._now = None  # a call of the model itself, or by another tap, is not ours
         self._check_calls(now)
         return output, {name: now.features[name] for name in self.layers}
+
+    def _begun(self, inputs: Inputs) -> _Pass:
+        """A pass before the model runs: what is known from its inputs alone."""
+        first = main_tensor(inputs, INPUT)
+        if not first.ndim:
+            raise BadData("Tap: wanted a row of inputs for each sample, got a single number.")
+        mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+        now = _Pass(len(first), mask if isinstance(mask, Tensor) and mask.ndim == 2 else None)
+        if INPUT in self.layers:
+            # A copy: it may be a view of samples that others change later.
+            plain = first.detach() if first.is_floating_point() else first.float()
+            now.features[INPUT] = plain.reshape(len(plain), -1).clone()
+        return now
 
     def _hook(self, name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
         def keep(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -151,8 +165,7 @@ class Tap:
                     found = found.transpose(0, 1)
                 rows = self._rows(found, name, self._now)
                 # What still shares memory with the activation could be changed by the next layer in place.
-                shared = rows.untyped_storage().data_ptr() == found.untyped_storage().data_ptr()
-                self._now.features[name] = rows.clone() if shared else rows
+                self._now.features[name] = rows.clone() if share_memory(rows, found) else rows
 
         return keep
 
@@ -232,6 +245,15 @@ def _first_tensor(output: Any) -> Tensor | None:
     return next((found for part in parts if (found := _first_tensor(part)) is not None), None)
 
 
+def check_inputs(inputs: object, who: str) -> None:
+    """Refuse what no model is called with, before anything is computed."""
+    if not isinstance(inputs, Tensor | Mapping | tuple | list | SampleStream):
+        raise BadValue(
+            who, "inputs as the model takes them: a tensor, or tensors in a dict, a tuple or a list",
+            type(inputs).__name__, "torch.as_tensor(x) makes one of an array.",
+        )  # fmt: skip
+
+
 def _samples_second(module: nn.Module) -> bool:
     """Whether torch's own recurrent and attention modules were made to put samples second."""
     if isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder):
@@ -278,8 +300,9 @@ def _check_names(model: nn.Module, inputs: Inputs) -> None:
             raise unknown(f"input of {type(model).__name__}", wrong, names)
 
 
-def call(model: nn.Module, inputs: Inputs) -> Any:
-    """The model's answer to one tensor, keyword arguments or positional arguments."""
+def call(model: nn.Module, inputs: Inputs, *, spare: bool = False) -> Any:
+    """The model's answer to one tensor, keyword arguments or positional arguments; see `as_fed`."""
+    inputs = as_fed(model, inputs, spare=spare)
     try:
         if isinstance(inputs, Tensor):
             return model(inputs)
@@ -289,6 +312,40 @@ def call(model: nn.Module, inputs: Inputs) -> Any:
             f"{type(model).__name__}: wanted outputs, but its forward ends the program (SystemExit: {error.code}). "
             "Let it raise an error instead."
         ) from error
+
+
+def as_fed(model: nn.Module, inputs: Inputs, *, spare: bool = False) -> Inputs:
+    """The inputs as they enter the model, in every pass over samples: floats in the dtype of its weights, and copies.
+
+    A forward that changes its input in place (`x.sub_(mean)`, a first ReLU(inplace=True)) would else write into the
+    samples that are held; `spare` tensors need no copy.
+    """
+    kind = _float_kind(model)
+
+    def fed(part: Tensor) -> Tensor:
+        made = part.to(kind) if kind is not None and part.is_floating_point() else part
+        return made if spare or made is not part else made.clone()
+
+    # Not every Mapping (a tokenizer's BatchEncoding) is known to tree_map.
+    return tree_map_only(Tensor, fed, dict(inputs) if isinstance(inputs, Mapping) else inputs)
+
+
+def _float_kind(model: nn.Module) -> torch.dtype | None:
+    """The dtype of the first floating weights; None without any, as in a quantised model."""
+    kinds = (
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+    )  # float8 is for storage, not for inputs
+    return next((one.dtype for one in model.parameters() if one.dtype in kinds), None)
+
+
+def share_memory(one: Tensor, other: Tensor) -> bool:
+    """Whether writing into one tensor may change the other."""
+    if one.layout != torch.strided or other.layout != torch.strided:
+        return True  # no single storage to compare
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def uncompiled() -> AbstractContextManager[Any]:

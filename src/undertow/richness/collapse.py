@@ -110,7 +110,7 @@ def neural_collapse(
     found = collapse_of(of, within, weights)
     if predictions is None:
         return found
-    same_count("neural_collapse", rows, answers := as_tensor(predictions))
+    same_count("neural_collapse", rows, answers := as_tensor(predictions, "neural_collapse, predictions"))
     answers = answers.argmax(1) if answers.ndim == 2 else answers
     answers = class_numbers(answers, "neural_collapse, predictions").to(rows.device)
     return replace(found, nc4=float((nearest == answers).double().mean()))

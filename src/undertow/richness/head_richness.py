@@ -15,10 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from undertow.errors import BadData
+from undertow.features.head import layer_called
+from undertow.features.stopping import evaluating
 from undertow.richness.alignment import low_rank_of, read_head
 from undertow.richness.collapse import Collapse, neural_collapse
 from undertow.richness.dimension import dimension_of
@@ -189,3 +193,11 @@ def _measured(compute: Callable[[], float]) -> Measured:
         return Measured(compute())
     except BadData as reason:
         return Measured(None, reason=str(reason))
+
+
+@torch.no_grad()
+def head_weight(model: nn.Module, name: str) -> Tensor:
+    """The weight of the linear layer called `name`; where it is computed from others (weight norm), as it acts."""
+    head = layer_called(model, name)
+    with evaluating(head):  # in training, to read a spectral norm's weight moves its estimate
+        return cast("Tensor", head.weight).detach()

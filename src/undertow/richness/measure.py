@@ -22,18 +22,24 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from undertow.errors import BadData, BadValue
-from undertow.features.head import Calls, as_rows, last_layer, layer_called, watch_layer
+from undertow.features.head import Calls, as_rows, last_layer, watch_layer
 from undertow.features.layers import INPUT, resolve_layers
 from undertow.features.moments import check_rows
 from undertow.features.stream import stream_features
 from undertow.features.tap import Inputs
-from undertow.richness.head_richness import HeadRichness, collapse_measures, head_richness, kernel_richness
+from undertow.richness.head_richness import (
+    HeadRichness,
+    collapse_measures,
+    head_richness,
+    head_weight,
+    kernel_richness,
+)
 from undertow.richness.rows import Array, class_numbers
 from undertow.richness.streaming import DLR, NeuralCollapse
 from undertow.sizes import parse_size
@@ -75,7 +81,7 @@ def measure_richness(
     with closing(stream(model, x, name, notes, prepare=prepare, batch_size=batch_size)) as pairs:
         for pair in pairs:
             gatherer.update(*pair)
-    weight = cast(Tensor, layer_called(model, head).weight).detach() if name == head else None
+    weight = head_weight(model, head) if name == head else None
     found = gatherer.richness(model, weight)
     return replace(found, notes=(*notes, *found.notes), layer=name, linear_view=name != head)
 

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from undertow.errors import BadData
-from undertow.features.head import layer_called
 from undertow.features.stream import Batch
 from undertow.richness.eigenfunctions import feature_spectrum
 from undertow.richness.head_richness import (
@@ -30,6 +29,7 @@ from undertow.richness.head_richness import (
     Measured,
     collapse_measures,
     head_richness,
+    head_weight,
     kernel_richness,
 )
 from undertow.richness.similarity import squared_parameter_norm
@@ -138,7 +138,7 @@ class RichnessGauge(Gauge[RichnessAt]):
         classes = len(session.samples.classes)
         sizes = None if split.labels is None else split.labels.bincount(minlength=classes)
         model = squared_parameter_norm(sight.model)
-        weight = layer_called(sight.model, head.name).get_parameter("weight").detach().cpu()
+        weight = head_weight(sight.model, head.name).cpu()
 
         def found(seen: RichnessTally) -> RichnessAt:
             asked = tuple(
@@ -154,7 +154,7 @@ class RichnessGauge(Gauge[RichnessAt]):
         if sight.head is None:
             return RichnessAt(OUTPUT, 0, None, sight.why_no_head)
         features, split = sight.features(TEST, ENTERING), session.samples.split(TEST)
-        weight = layer_called(sight.model, sight.head.name).get_parameter("weight").detach().cpu()
+        weight = head_weight(sight.model, sight.head.name).cpu()
         classes = len(session.samples.classes)
         found = head_richness(
             features.cpu(), sight.outputs(TEST), labels=split.labels, model=sight.model, classes=classes,

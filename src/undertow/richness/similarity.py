@@ -37,7 +37,7 @@ def cka(a: Array, b: Array) -> float:
     Sums are float64. Products of float32 rows are float32, 512 rows at a time: in the tests within 2e-8 of float64.
     """
     first = KnownKernel.of(a, "cka, a")
-    return cka_of(first, KnownKernel.of(as_tensor(b).to(first.rows.device), "cka, b"))
+    return cka_of(first, KnownKernel.of(as_tensor(b, "cka, b").to(first.rows.device), "cka, b"))
 
 
 def cka_of(first: KnownKernel, second: KnownKernel) -> float:

@@ -39,7 +39,7 @@ class _Streaming:
         # Sizes that do not fit are refused here.
         self._classes, self._sizes = (
             classes,
-            checked_sizes(None if sizes is None else as_tensor(sizes), classes),
+            checked_sizes(None if sizes is None else as_tensor(sizes, "NeuralCollapse, sizes"), classes),
         )
         self._precise = precise
         self._seen: ClassScatter | None = None

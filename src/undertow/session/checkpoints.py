@@ -18,11 +18,11 @@ FORMS = "all, last, every:5 or a list such as 0,10,60"
 
 def choose(run: Run, asked: Checkpoints) -> tuple[int, ...]:
     """The numbers of the checkpoints that `asked` names."""
-    if asked == "all":
-        return run.epochs
-    if asked == "last":
-        return (run.epochs[-1],)
     if isinstance(asked, str):
+        if asked == "all":
+            return run.epochs
+        if asked == "last":
+            return (run.epochs[-1],)
         try:
             schedule = CheckpointSchedule.parse(asked)
         except BadValue:
@@ -30,7 +30,7 @@ def choose(run: Run, asked: Checkpoints) -> tuple[int, ...]:
         if schedule.kind != "list":
             return tuple(at for at in run.epochs if at in schedule.moments(run.epochs[-1]))
         asked = schedule.numbers
-    numbers = [asked] if isinstance(asked, int) else list(asked)
+    numbers = list(asked) if isinstance(asked, Iterable) else [asked]
     if not numbers:
         raise BadValue("checkpoints", "at least one", numbers)
     return tuple(sorted({run.checkpoint(at).at for at in numbers}))

@@ -68,7 +68,7 @@ class Reader:
                 prepare=self.inputs if isinstance(x, Tensor | SampleStream) else None,  # pyright: ignore[reportArgumentType]
                 within=within,
             ):  # fmt: skip
-                yield self._with_head(batch, calls, layers)
+                yield _in_single(self._with_head(batch, calls, layers))
                 calls.clear()
 
     def _with_head(self, batch: Batch, calls: list[tuple[Tensor, Tensor]], layers: Sequence[str]) -> Batch:
@@ -86,3 +86,13 @@ class Reader:
     def answers(self, x: Inputs) -> Tensor:
         """Scores of the classes (N, C) on the CPU."""
         return torch.cat([batch.outputs.cpu() for batch in self.stream(x, [INPUT])])
+
+
+def _in_single(batch: Batch) -> Batch:
+    """A batch in float32 where the model computes in less (numpy knows no bfloat16); float64 stays."""
+    features = {name: _single(part) for name, part in batch.features.items()}
+    return Batch(batch.rows, _single(batch.outputs), features)
+
+
+def _single(part: Tensor) -> Tensor:
+    return part.to(torch.promote_types(part.dtype, torch.float32))

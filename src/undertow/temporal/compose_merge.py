@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from typing import Any, cast
 
 from torch import Tensor, nn
 
+from undertow.errors import BadValue
 from undertow.features.layers import unwrap
 from undertow.features.tap import Inputs
 from undertow.temporal.compose_split import Cut
@@ -41,7 +43,18 @@ def compose(
         x: two inputs or more, as the model takes them, to see what runs when. Only a plain chain of modules
             (as all networks of `build_model` are between their blocks) does without.
     """
+    for name, weights in (("shallow", shallow), ("deep", deep)):
+        _check_state(weights, f"compose({name}=...)")
     return merge(model, shallow, deep, find_cut(model, cut, x, who="compose(cut=...)"))
+
+
+def _check_state(weights: object, who: str) -> None:
+    """Refuse what is no state dict, before torch asks it for names."""
+    entries = dict(cast("Mapping[Any, Any]", weights)) if isinstance(weights, Mapping) else {None: None}
+    for name, value in entries.items():
+        if not isinstance(name, str) or not isinstance(value, Tensor):
+            got = type(weights).__name__ if name is None else f"{name!r}: {type(value).__name__}"
+            raise BadValue(who, "a state dict, tensors by name", got, "run.weights(20) gives one.")
 
 
 def merge(model: nn.Module, shallow: Mapping[str, Tensor], deep: Mapping[str, Tensor], cut: Cut) -> nn.Module:

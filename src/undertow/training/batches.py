@@ -71,7 +71,9 @@ class Batches:
     def in_order(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """All samples as they stand."""
         for first in range(0, self.count, batch_size):
-            yield self._scaled(self.x[first : first + batch_size]), self.y[first : first + batch_size]
+            rows = slice(first, first + batch_size)
+            # A copy where nothing is scaled: a forward may change its input in place.
+            yield self._scaled(self.x[rows].clone()), self.y[rows]
 
     def _scaled(self, x: Tensor) -> Tensor:
         return to_inputs(x, self._scaling) if self._scaling else x

@@ -243,7 +243,7 @@ def _strip_wrappers(name: str) -> str:
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
     """Put `weights` into `model`; what does not fit is named."""
     wanted = model.state_dict()
-    _check_built(wanted, where)
+    check_built(wanted, where)
     try:
         given = unwrap_names(weights, wanted)
     except RunProblem as error:
@@ -259,12 +259,25 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) ->
     model.load_state_dict(given)
 
 
-def _check_built(wanted: Mapping[str, Tensor], where: str) -> None:
-    if lazy := next((name for name, value in wanted.items() if is_lazy(value)), None):
-        raise RunProblem(
-            f"{where}: wanted a model that is built, got one whose {lazy} has no shape yet. Call it once with samples "
-            "in the function that gives the model, or name its sizes."
+def check_built(wanted: Mapping[str, Any], where: str) -> None:
+    """Refuse the state of a model whose weights are no numbers yet, or none any more."""
+    for name, value in wanted.items():
+        if problem := _unbuilt(name, value):
+            raise RunProblem(f"{where}: wanted a model that is built, got one whose {problem}.")
+
+
+def _unbuilt(name: str, value: Any) -> str:
+    """What is amiss with one entry of a model's state, and what to do; nothing where it holds numbers."""
+    if not isinstance(value, Tensor):
+        return f"{name} is packed ({type(value).__name__}). Give the model as it was before it was quantised"
+    if is_lazy(value):
+        return (
+            f"{name} has no shape yet. Call it once with samples in the function that gives the model, "
+            "or name its sizes"
         )
+    return (
+        f"{name} has no numbers (device meta). Load its weights first, or build it on the cpu" * value.is_meta
+    )
 
 
 def _misfits(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:

@@ -36,6 +36,7 @@ from undertow.training.facts import RunFacts
 from undertow.training.foreign import (
     LacksWeights,
     averaged_in,
+    check_built,
     load_weights,
     passed_over,
     read_weights,
@@ -297,7 +298,9 @@ def as_run(source: Opened, who: str = "run") -> Run:
 
 def run_of_model(model: nn.Module) -> Run:
     """A run of one model as it is now; what is kept of it goes to a folder that is gone when the run is."""
-    weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+    state = model.state_dict()
+    check_built(state, type(model).__name__)
+    weights = {name: value.detach().cpu().clone() for name, value in state.items()}
     place = Path(mkdtemp(prefix="undertow-"))
     one = ModelCheckpoint(1, "model", place, weights)
     made = ModelRun(place, (one,), RunFacts(), (), partial(deepcopy, model), title=type(model).__name__)

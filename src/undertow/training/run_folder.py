@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from numbers import Integral
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -100,8 +101,10 @@ class RunFolder:
     def checkpoint(self, at: int) -> Checkpoint:
         """The checkpoint numbered `at`; a negative number counts from the end."""
         by_number = {one.at: one for one in self.checkpoints}
-        if not isinstance(at, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        # numpy's whole numbers count; True is none that anybody means.
+        if not isinstance(at, Integral) or isinstance(at, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadValue(f"{self.path}", f"a number of a checkpoint ({self.unit})", at)
+        at = int(at)
         if at < 0 and -at <= len(self.checkpoints):
             return self.checkpoints[at]
         if at not in by_number:
