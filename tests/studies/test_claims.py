@@ -114,6 +114,9 @@ def test_every_seed_is_a_network_of_its_own():
     assert (verdict.agree, verdict.of) == (6, 6)  # three cases, two seeds
     assert "score, MLP 0.4, cut, seed 0: words; " in verdict.numbers
 
+    nothing = replace(found(), rows=pd.DataFrame())  # as where no task of a study is done yet
+    assert each_seed(check)(nothing).word == "cannot tell"
+
     def silent(_own):
         raise BadData("no row has it")
 

@@ -247,7 +247,7 @@ def each_seed(
         return verdict.cases or (CaseVerdict("", None, verdict.numbers),)
 
     def checked(found: Findings) -> ClaimVerdict:
-        seeds = [int(seed) for seed in sorted(found.rows["seed"].unique())]
+        seeds = [int(seed) for seed in sorted(found.rows["seed"].unique())] if len(found.rows) else []
         judged = [
             one._replace(case=_of_seed(one.case, seed), network=_of_seed(one.network or one.case, seed))
             for seed in seeds
