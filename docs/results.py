@@ -66,9 +66,11 @@ def main(folders: Sequence[str], target: Path = HERE / "results.md") -> None:
 
 
 def take(own: SavedStudy, ledger: dict[str, Entry], folder: Path) -> bool:
-    """Take an outcome into the ledger, unless what is there has more of the same recipe's networks."""
+    """Take an outcome into the ledger, unless nothing ran, or what is there has more of the same recipe's networks."""
     key, new = f"{own.name} {own.scale}", entry(own)
     old = ledger.get(key)
+    if not new["done"]:
+        return False
     if old and old["recipe"] == new["recipe"] and old.get("done", 0) > new["done"]:
         print(f"{key}: kept as it was, with {old['done']} networks; {own.path} has {new['done']} of them.")
         return False
@@ -80,8 +82,8 @@ def entry(own: SavedStudy) -> Entry:
     """What the ledger keeps of an outcome: everything the page says, and nothing of this machine."""
     place = f"{own.path.resolve().parents[2]}/"
     facts, rows = own.facts, own.path / "rows.parquet"
-    there = pd.read_parquet(rows, columns=["case", "seed"]) if rows.is_file() else pd.DataFrame()
-    done = there.drop_duplicates()
+    there = pd.read_parquet(rows) if rows.is_file() else pd.DataFrame()
+    done = there[["case", "seed"]].drop_duplicates() if len(there) else there
     return {
         "study": own.name, "scale": own.scale, "command": own.command, "seeds": own.seeds,
         "seeds_done": done["seed"].nunique() if len(done) else own.seeds, "done": len(done),

@@ -215,3 +215,12 @@ def test_what_cannot_be_told_says_why_in_the_table(results, told, wanted):
     assert verdict.startswith("*cannot tell*: ")
     assert wanted in verdict
     assert len(verdict) < 180
+
+
+def test_a_study_of_which_nothing_ran_is_no_outcome(results, tmp_path):
+    """Judging what is finished leaves an outcome without rows; it once ended the ledger with pyarrow's words."""
+    place = tmp_path / "out" / NAME / "laptop"
+    StudyOutcome.of(find_study(NAME), "laptop", pd.DataFrame(), {"seeds": 5, "unfinished": 15}).save(place)
+    first, studies = pages(results, tmp_path, tmp_path / "out")
+    assert "| not run yet | [richness/target-scale]" in first
+    assert "Not run yet." in studies
