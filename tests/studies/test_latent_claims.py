@@ -129,6 +129,15 @@ def test_leads_that_test_samples_cannot_tell_apart_say_nothing():
     assert verdicts("velpic-minus-masc", *rows)[1] is None
 
 
+def test_a_case_less_apart_than_scatter_is_no_example_and_no_refutation():
+    """Of some: MASC .76 against VeLPIC .75 on 1,000 test pictures tells nothing; more seeds do."""
+    few, many = (
+        nets(("MLP-MNIST",), (0.4, 0.6), seeds=seeds, masc=(0.3, 0.9, 0.77), velpic=HIGH) for seeds in (1, 12)
+    )
+    assert verdicts("velpic-minus-masc", *few)[2] is None
+    assert verdicts("velpic-minus-masc", *many)[2] is True
+
+
 def test_a_claim_on_one_net_is_decided_by_its_seeds():
     """Four degrees alone cannot reject chance (1/16); three seeds of each can, and one seed of each cannot."""
     many, few = (nets(("CNN-CIFAR10",), seeds=seeds, masc=LOW, velpic=HIGH, logistic=LOW) for seeds in (3, 1))

@@ -320,7 +320,10 @@ def some_layer_follows(found: Findings, case: str) -> tuple[bool, str]:
 def clearly_above(
     one: str, other: str, share: Share = "many", depth: str = "every", *, nets: Sequence[str] = ()
 ) -> Check:
-    """In so many layers at that depth one probe ends above another by more than test samples scatter."""
+    """In so many layers at that depth one probe ends above another by more than test samples scatter.
+
+    Of some layers those say nothing that are less apart; of many they count against it.
+    """
 
     def check(found: Findings) -> ClaimVerdict:
         judged: list[CaseVerdict] = []
@@ -328,7 +331,9 @@ def clearly_above(
             for layer in AT_DEPTH[depth](hidden(found, case)):
                 a, b = (end(found, case, probe, layer) for probe in (one, other))
                 words = f"{probe_name(one)} {number(a)}, {probe_name(other)} {number(b)}"
-                judged.append(CaseVerdict(f"{case}, {layer}", a - b > scatter(found, case, a, b), words))
+                unsure = scatter(found, case, a, b)
+                told = None if share == "some" and abs(a - b) <= unsure else a - b > unsure
+                judged.append(CaseVerdict(f"{case}, {layer}", told, words))
         return ClaimVerdict.of_cases(judged, share)
 
     return check
