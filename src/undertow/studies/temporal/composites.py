@@ -122,7 +122,7 @@ memory = Study(
     changes=small_scales(
         smoke={"deep": 6, "first": 3, "last": 6, "near": 4, "samples": 100},
         laptop={"deep": 60, "first": 30, "last": 60, "near": 40, "samples": 500},
-        minutes=3.3,
+        minutes=2.5,
         names=NAMES,
     ),
     claims=(
@@ -170,7 +170,7 @@ transfer = replace(
     changes=small_scales(
         smoke={"deep": 3, "first": 3, "last": 6, "near": 6, "samples": 100},
         laptop={"deep": 60, "first": 60, "last": 100, "near": 100, "every": 2, "samples": 500},
-        minutes=0.3,
+        minutes=0.25,
         names=NAMES,
     ),
     claims=(
@@ -342,7 +342,7 @@ window = Study(
     changes=small_scales(
         smoke={"checkpoints": "every:1", "samples": 60},
         laptop={"checkpoints": "every:5", "samples": 300},
-        minutes=0.9,
+        minutes=0.5,
     ),
     claims=(
         Claim(

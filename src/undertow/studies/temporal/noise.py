@@ -294,7 +294,7 @@ sgd_noise = Study(
     changes=small_scales(
         smoke={"checkpoints": "2,4", "batches": 16, "inputs": 2},
         laptop={"checkpoints": "10,20,30", "batches": 64, "inputs": 4},
-        minutes=2,
+        minutes=0.3,
     ),
     claims=(
         Claim(
