@@ -125,7 +125,7 @@ What the studies found, against what the papers say.
 - **holds**, **does not hold**: a claim is judged as the paper words it: in every case, in most (a sign test over
   networks decides, at .05), in many (a third) or in some. What is proved cannot fail; it checks our measures and is
   counted apart.
-- **cannot tell** has a reason: too few cases, or a network that did not reach the state that the claim presupposes.
+- **cannot tell** has a reason: too few networks, or one that did not reach the state that the claim presupposes.
 - **within** means within the tolerance that the recipe fixed; a number that only full-size networks can reach is
   *out of reach* and counted apart.
 - Seeds: 1 of 3 means that one of three has run so far. Its verdict may change.
